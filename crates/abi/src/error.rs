@@ -23,6 +23,8 @@ numbered! {
         NoSpc = 28,
         /// Try again later.
         Again = 11,
+        /// A device could not read or write it.
+        Io = 5,
         /// This machine does not offer the call.
         NoSys = 38,
     }

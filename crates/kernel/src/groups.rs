@@ -15,7 +15,7 @@ use core::fmt::{self, Display, Formatter};
 use core::ops::RangeInclusive;
 use core::str::FromStr;
 use mm::Mm;
-use mm::api::GroupLimits;
+use mm::api::{GroupLimits, ZswapLimits};
 use mm::lru::LruList;
 use mm::machine::Machine;
 use mm::stat::GroupStat;
@@ -93,6 +93,10 @@ pub struct GroupSpec {
     pub min: Option<u64>,
     /// memory.swap.max
     pub swap_max: Option<u64>,
+    /// memory.zswap.max
+    pub zswap_max: Option<u64>,
+    /// memory.zswap.writeback: 0 or 1.
+    pub zswap_writeback: Option<u64>,
     /// Processes that start in it.
     pub processes: Option<Processes>,
 }
@@ -100,8 +104,8 @@ pub struct GroupSpec {
 impl Display for GroupSpec {
     /// One word, in the form that [`FromStr`] reads.
     fn fmt(&self, out: &mut Formatter<'_>) -> fmt::Result {
-        let limits = [self.max, self.high, self.low, self.min, self.swap_max];
-        let limits = abi::GroupLimits::FILES.into_iter().zip(limits);
+        let mut of = self.clone();
+        let limits = GroupSpec::FILES.into_iter().enumerate().map(|(which, name)| (name, *of.limit(which)));
         let limits = limits.filter_map(|(name, limit)| Some(format!("{name}={}", limit?)));
         let processes = self.processes.iter().map(|these| format!("{PROCESSES}={these}"));
         let settings: Vec<_> = limits.chain(processes).collect();
@@ -120,7 +124,7 @@ impl FromStr for GroupSpec {
         for setting in settings.split(',').filter(|setting| !setting.is_empty()) {
             let (key, value) =
                 setting.split_once('=').ok_or_else(|| format!("'{setting}' is not of the form key=value"))?;
-            let which = abi::GroupLimits::FILES.iter().position(|&known| known == key);
+            let which = GroupSpec::FILES.iter().position(|&known| known == key);
             match (which, key) {
                 (Some(which), _) => {
                     *group.limit(which) =
@@ -138,10 +142,26 @@ impl FromStr for GroupSpec {
 pub const PROCESSES: &str = "processes";
 
 impl GroupSpec {
-    /// The limit whose file is at position `which` of [`abi::GroupLimits::FILES`].
+    /// The files of its limits: those that programs can set, and those of zswap.
+    pub const FILES: [&str; 7] = {
+        let [max, high, low, min, swap_max] = abi::GroupLimits::FILES;
+        [max, high, low, min, swap_max, "memory.zswap.max", "memory.zswap.writeback"]
+    };
+
+    /// The limit whose file is at position `which` of [`FILES`](Self::FILES).
     pub fn limit(&mut self, which: usize) -> &mut Option<u64> {
-        let GroupSpec { max, high, low, min, swap_max, .. } = self;
-        [max, high, low, min, swap_max].into_iter().nth(which).expect("every limit has a file")
+        let GroupSpec { max, high, low, min, swap_max, zswap_max, zswap_writeback, .. } = self;
+        let limits = [max, high, low, min, swap_max, zswap_max, zswap_writeback];
+        limits.into_iter().nth(which).expect("every limit has a file")
+    }
+
+    fn zswap_limits(&self) -> ZswapLimits {
+        let pages = |bytes: u64| if bytes == u64::MAX { u64::MAX } else { bytes / PAGE_SIZE };
+        let unsaid = ZswapLimits::default();
+        ZswapLimits {
+            max: self.zswap_max.map_or(unsaid.max, pages),
+            writeback: self.zswap_writeback.map_or(unsaid.writeback, |writeback| writeback != 0),
+        }
     }
 
     fn limits(&self) -> GroupLimits {
@@ -163,6 +183,9 @@ impl GroupSpec {
         if !parts.clone().all(|part| !part.is_empty() && part.chars().all(good) && !part.starts_with('.')) {
             return Err(format!("'{name}' is no path of a group; write names like web or web/cache"));
         }
+        if self.zswap_writeback.is_some_and(|writeback| writeback > 1) {
+            return Err(format!("memory.zswap.writeback of '{name}' is neither 0 nor 1"));
+        }
         match name.len() > LONGEST || parts.count() > DEEPEST {
             true => Err(format!("'{name}' is too long: {LONGEST} bytes and {DEEPEST} names are the most")),
             false => Ok(()),
@@ -178,6 +201,8 @@ impl GroupSpec {
             low: own.low.or(self.low),
             min: own.min.or(self.min),
             swap_max: own.swap_max.or(self.swap_max),
+            zswap_max: own.zswap_max.or(self.zswap_max),
+            zswap_writeback: own.zswap_writeback.or(self.zswap_writeback),
             processes: own.processes.clone().or_else(|| self.processes.clone()),
         }
     }
@@ -258,6 +283,10 @@ impl Groups {
                     let made = mm.create_group(parent, limits);
                     let group =
                         made.map_err(|error| format!("group: '{path}' cannot be made ({error:?})"))?;
+                    if let Some(limits) = described.map(GroupSpec::zswap_limits) {
+                        let set = mm.set_group_zswap_limits(group, limits);
+                        set.expect("a group that was just made can have limits");
+                    }
                     let before = groups.names.insert(group, path.to_owned());
                     assert_eq!(before, None, "the number of group '{path}' must be unused");
                     by_path.insert(path, group);
@@ -305,11 +334,11 @@ impl Groups {
 pub struct GroupOutcome {
     /// Its path. Groups that the program has created are called by their numbers.
     pub name: String,
-    /// memory.max, memory.high, memory.low, memory.min and memory.swap.max by name, `u64::MAX` for `max`; `None`: the
-    /// program has removed the group.
-    pub limits: Option<[(&'static str, u64); 5]>,
-    /// memory.current, memory.peak, memory.swap.current and memory.swap.peak by name.
-    pub usage: [(&'static str, u64); 4],
+    /// The limits by the names of [`GroupSpec::FILES`], `u64::MAX` for `max`; `None`: the program has removed the
+    /// group.
+    pub limits: Option<[(&'static str, u64); 7]>,
+    /// memory.current, memory.peak, memory.swap.current, memory.swap.peak and memory.zswap.current by name.
+    pub usage: [(&'static str, u64); 5],
     /// memory.stat: bytes on lists, and counts.
     pub stat: Vec<(&'static str, u64)>,
     /// memory.events.
@@ -322,8 +351,11 @@ impl GroupOutcome {
         let bytes = |pages: u64| pages.saturating_mul(PAGE_SIZE);
         let limits = mm.group_limits(group).ok().map(|limits| {
             let GroupLimits { max, high, low, min, swap_max } = limits;
-            let limits = [max, high, low, min, swap_max].map(bytes);
-            core::array::from_fn(|i| (abi::GroupLimits::FILES[i], limits[i]))
+            let zswap = mm.group_zswap_limits(group).unwrap_or_default();
+            let [max, high, low, min, swap_max, zswap_max] =
+                [max, high, low, min, swap_max, zswap.max].map(bytes);
+            let limits = [max, high, low, min, swap_max, zswap_max, zswap.writeback.into()];
+            core::array::from_fn(|i| (GroupSpec::FILES[i], limits[i]))
         });
         let counted = |events: bool| {
             let these = GroupStat::ALL.iter().filter(move |stat| stat.is_event() == events);
@@ -337,6 +369,7 @@ impl GroupOutcome {
             ("pgscan", sum(GroupStat::PgscanKswapd, GroupStat::PgscanDirect)),
             ("pgsteal", sum(GroupStat::PgstealKswapd, GroupStat::PgstealDirect)),
         ];
+        let zswap = [("zswap", account.zswap[0]), ("zswapped", bytes(account.zswap[1]))];
         Some(GroupOutcome {
             name,
             limits,
@@ -345,8 +378,9 @@ impl GroupOutcome {
                 ("memory.peak", bytes(account.usage[1])),
                 ("memory.swap.current", bytes(account.swap[0])),
                 ("memory.swap.peak", bytes(account.swap[1])),
+                ("memory.zswap.current", account.zswap[0]),
             ],
-            stat: on_lists.chain(sums).chain(counted(false)).collect(),
+            stat: on_lists.chain(zswap).chain(sums).chain(counted(false)).collect(),
             events: counted(true).collect(),
         })
     }

@@ -168,7 +168,7 @@ impl<H: Host> Kernel<H> {
             _ if self.is_dying(task) => Outcome::Signal(Signal::Kill),
             Ok(_) => Outcome::Retry,
             Err(FaultError::Segv) => Outcome::Signal(Signal::Segv { addr }),
-            Err(FaultError::Bus) => Outcome::Signal(Signal::Bus { addr }),
+            Err(FaultError::Bus | FaultError::Io) => Outcome::Signal(Signal::Bus { addr }),
             Err(FaultError::Killed) => {
                 self.killed(task);
                 Outcome::Signal(Signal::Kill)

@@ -34,6 +34,9 @@ pub struct Setup {
     /// Swap areas instead of the machine's own, as asked for on the command line.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub swap: Vec<String>,
+    /// Devices that fail, as asked for on the command line.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub fail: Vec<String>,
     /// Bytes that the program touches.
     pub footprint: u64,
     /// The most bytes of them that exist at once; shares of memory are of it.
@@ -344,6 +347,7 @@ pub(crate) mod tests {
             fragment: None,
             group: Vec::new(),
             swap: Vec::new(),
+            fail: Vec::new(),
             footprint: 256 << 20,
             peak_live: 256 << 20,
             seed: 1,

@@ -47,9 +47,10 @@ pub fn heading(setup: &Setup) -> String {
     let seeds = human::seeds(setup.seed, setup.runs);
     let state = setup.fragment.as_ref().map(|state| format!("begins   {state}\n")).unwrap_or_default();
     let swap: String = setup.swap.iter().map(|area| format!("swap     {area}\n")).collect();
+    let fails: String = setup.fail.iter().map(|device| format!("fails    {device}\n")).collect();
     let groups: String = setup.group.iter().map(|group| format!("group    {group}\n")).collect();
     format!(
-        "program  {}\nmachine  {}\nmemory   {memory}\n{state}{swap}{groups}runs     {} ({seeds})\n",
+        "program  {}\nmachine  {}\nmemory   {memory}\n{state}{swap}{fails}{groups}runs     {} ({seeds})\n",
         setup.program, setup.machine, setup.runs
     )
 }

@@ -159,7 +159,10 @@ impl<'b, M: Machine + AsRef<SimMachine>> Bare<'b, M> {
             let next = self.sim().sched.borrow_mut().next();
             match next {
                 Next::Event(time, event) => {
-                    self.sim().handle(time, event, |io| (self.io_done)(&self.mm, io));
+                    self.sim().handle(time, event, |io, done| match done {
+                        true => (self.io_done)(&self.mm, io),
+                        false => self.mm.io_failed(io),
+                    });
                 }
                 Next::Cpu(cpu) => self.run_cpu(tasks, cpu),
                 Next::Nothing if tasks.iter().all(Option::is_none) => return Ok(()),

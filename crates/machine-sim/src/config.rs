@@ -1,7 +1,7 @@
 //! What a run is to do, and why it has no outcome if it fails.
 
 use crate::fragment::target::Fragmentation;
-use crate::spec::{MachineSpec, SwapSpec};
+use crate::spec::{FailSpec, MachineSpec, SwapSpec};
 use kernel::GroupSpec;
 use mm::knobs::Knob;
 use mm::policy::MakePolicy;
@@ -44,6 +44,8 @@ pub struct RunConfig {
     pub groups: Vec<GroupSpec>,
     /// Swap areas instead of the machine's own; none: the machine's own.
     pub swap: Vec<SwapSpec>,
+    /// Devices that fail.
+    pub fail: Vec<FailSpec>,
     /// Know what pages hold although no swap is compressed: pages of zeroes need no write then.
     pub contents: bool,
     /// Knobs that differ from their defaults.
@@ -109,6 +111,7 @@ impl RunConfig {
             fragment: None,
             groups: Vec::new(),
             swap: Vec::new(),
+            fail: Vec::new(),
             contents: false,
             knobs: Vec::new(),
             custom: None,

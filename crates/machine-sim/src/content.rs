@@ -67,10 +67,13 @@ impl Content {
         self.writes.begin(io, &self.frames);
     }
 
-    /// A transfer ends: only now do blocks or frames get the new content.
-    pub(crate) fn finish(&mut self, io: &Io) {
+    /// A transfer ends: only now do blocks or frames get the new content, if it was `done`.
+    pub(crate) fn finish(&mut self, io: &Io, done: bool) {
         if io.write {
-            self.blocks.extend(self.writes.end(io));
+            self.blocks.extend(self.writes.end(io).filter(|_| done));
+            return;
+        }
+        if !done {
             return;
         }
         for i in 0..io.pages {

@@ -16,7 +16,7 @@ mod queue;
 
 pub(crate) use queue::{Plug, Request};
 
-use crate::spec::Bytes;
+use crate::spec::{Bytes, Failures, MILLION};
 use program::rng::Rng;
 use serde::Deserialize;
 use std::collections::VecDeque;
@@ -44,6 +44,9 @@ pub struct DeviceSpec {
     /// The largest deviation of a request's latency from the stated one, in percent.
     #[serde(default)]
     pub jitter_pct: f64,
+    /// How often its requests fail.
+    #[serde(default)]
+    pub fails: Failures,
     /// Where the numbers come from.
     pub source: String,
 }
@@ -67,6 +70,10 @@ pub struct DeviceCounts {
     pub busy: u64,
     /// Picoseconds of the CPUs' time that reads took.
     pub read_time: u64,
+    /// Pages of reads that failed.
+    pub failed_reads: u64,
+    /// Pages of writes that failed.
+    pub failed_writes: u64,
 }
 
 /// The start of a request.
@@ -98,6 +105,9 @@ pub(crate) struct Device {
     bus: u64,
     /// When it will have served all requests so far.
     busy_until: u64,
+    fails: Failures,
+    /// Draws which requests fail.
+    fate: Rng,
     pub(crate) counts: DeviceCounts,
 }
 
@@ -121,6 +131,8 @@ impl Device {
             head: u64::MAX,
             bus: 0,
             busy_until: 0,
+            fails: spec.fails,
+            fate: Rng::new(seed ^ 0x6661_696c),
             counts: DeviceCounts::default(),
         }
     }
@@ -143,11 +155,19 @@ impl Device {
         }
     }
 
-    /// A request ends at `now`, by the CPUs' time.
-    pub(crate) fn note_end(&mut self, now: u64, request: &Request) {
-        if !request.write() {
+    /// A request ends at `now`, by the CPUs' time. Returns whether it has failed, with all of its pages.
+    pub(crate) fn note_end(&mut self, now: u64, request: &Request) -> bool {
+        let write = request.write();
+        if !write {
             self.counts.read_time += now.saturating_sub(request.arrived);
         }
+        let share = u64::from(self.fails.share(write, now));
+        let failed = share > 0 && self.fate.below(u64::from(MILLION)) < share;
+        if failed {
+            let DeviceCounts { failed_reads, failed_writes, .. } = &mut self.counts;
+            *(if write { failed_writes } else { failed_reads }) += u64::from(request.pages);
+        }
+        failed
     }
 
     /// The request of this tag ends at `now`. Another may start.

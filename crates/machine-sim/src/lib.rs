@@ -65,5 +65,5 @@ pub use outcome::{Better, Metric, Outcome, Visited, WorkDone};
 pub use policies::check_policy;
 pub use profile::{ProfileNode, ProfileWork};
 pub use run::run;
-pub use spec::{CostRow, MachineSpec, SpecError, SwapSpec};
+pub use spec::{CostRow, FailSpec, MachineSpec, SpecError, SwapSpec};
 pub use waiting::{LineOutcome, LockOutcome, LockTally};

@@ -223,6 +223,13 @@ fn devices(metrics: &mut Metrics, machine: &SimMachine) {
             ("read_time", counts.read_time / 1000, "ns", "time from a read's arrival to its end, added up"),
         ];
         metrics.counts_of(&spec.name, all);
+        if spec.fails.any() {
+            let failed = [
+                ("failed_reads", counts.failed_reads, "pages", "pages of reads that failed"),
+                ("failed_writes", counts.failed_writes, "pages", "pages of writes that failed"),
+            ];
+            metrics.counts_of(&spec.name, failed);
+        }
     }
 }
 
@@ -243,6 +250,14 @@ fn compressed<P>(metrics: &mut Metrics, sim: &Simulation<'_, P>) {
             ("writestall", stat.writestall, "", "writes that found no memory at once"),
         ];
         metrics.counts_of(&format!("zram{number}"), all);
+        if let Some([count, reads, writes]) = stat.backing {
+            let backing = [
+                ("bd_count", count, "pages", "pages on its backing device"),
+                ("bd_reads", reads, "pages", "pages read from there"),
+                ("bd_writes", writes, "pages", "pages written there"),
+            ];
+            metrics.counts_of(&format!("zram{number}"), backing);
+        }
     }
     let Some(stat) = sim.mm().zswap_stat() else { return };
     let all = [

@@ -225,14 +225,14 @@ impl Observers {
         tell(&self.optimum, |optimum| optimum.transfer(io));
     }
 
-    /// Transfers have ended.
-    pub(crate) fn transferred<'io>(&self, parts: impl Iterator<Item = &'io Io>) {
+    /// Transfers have ended. `done`: they have not failed.
+    pub(crate) fn transferred<'io>(&self, parts: impl Iterator<Item = &'io Io>, done: bool) {
         if self.content.is_none() && self.packing.is_none() {
             return;
         }
         parts.for_each(|io| {
-            tell(&self.content, |content| content.finish(io));
-            tell(&self.packing, |packing| packing.finish(io));
+            tell(&self.content, |content| content.finish(io, done));
+            tell(&self.packing, |packing| packing.finish(io, done));
         });
     }
 

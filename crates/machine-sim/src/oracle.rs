@@ -80,6 +80,8 @@ struct File {
     /// Pages that the device came with, and the stamp of the first.
     initial: (u64, Stamp),
     pages: BTreeMap<u64, Stamp>,
+    /// Older contents that pages may have again, because they could not be written to their device.
+    lost: BTreeMap<u64, Vec<Stamp>>,
 }
 
 impl File {
@@ -326,7 +328,9 @@ impl Oracle {
             for page in at.max(start)..region.end.min(start + pages) {
                 let backing = self.file_page(file, page - at + offset);
                 // What the device came with is older than every store.
-                let newer = backing > since && backing < ORIGINAL;
+                let index = page - at + offset;
+                let lost = self.files.get(&file).is_some_and(|file| file.lost.contains_key(&index));
+                let newer = lost || backing > since && backing < ORIGINAL;
                 let copy = if newer { Private::Any } else { Private::OrBacking(backing) };
                 let pages = &mut self.space(space).pages;
                 match pages.get(&page) {
@@ -348,7 +352,13 @@ impl Oracle {
         let pages = if stamp == 0 { 0 } else { size.div_ceil(4096) };
         self.files.insert(
             file,
-            File { size, pending_ends: Vec::new(), initial: (pages, stamp), pages: BTreeMap::new() },
+            File {
+                size,
+                pending_ends: Vec::new(),
+                initial: (pages, stamp),
+                pages: BTreeMap::new(),
+                lost: BTreeMap::new(),
+            },
         );
     }
 
@@ -358,6 +368,21 @@ impl Oracle {
             Some(&stamp) => stamp,
             None if index < file.initial.0 => file.initial.1 + index,
             None => 0,
+        }
+    }
+
+    /// What the page must hold if a reader has got `got`.
+    fn page_as_read(&self, file: u64, index: u64, got: Stamp) -> Stamp {
+        let older = self.files.get(&file).and_then(|file| file.lost.get(&index));
+        let is_older = older.is_some_and(|older| older.contains(&got));
+        if is_older { got } else { self.file_page(file, index) }
+    }
+
+    /// A page could not be written to its device, which still has older content. Until the page is written again it may
+    /// have either.
+    pub(crate) fn may_lose(&mut self, file: u64, index: u64, older: Stamp) {
+        if let Some(file) = self.files.get_mut(&file) {
+            file.lost.entry(index).or_default().push(older);
         }
     }
 
@@ -378,6 +403,7 @@ impl Oracle {
         let first = size.div_ceil(4096);
         if size < file.size {
             file.pages.split_off(&first);
+            file.lost.split_off(&first);
             file.initial.0 = file.initial.0.min(first);
             self.spaces.values_mut().for_each(|space| space.drop_private(id, first));
             // What a pending call has taken may come back with these copies or without them.
@@ -395,7 +421,7 @@ impl Oracle {
             return Ok(());
         }
         self.report.checked += 1;
-        let expected = self.file_page(file, index);
+        let expected = self.page_as_read(file, index, got);
         self.check(expected == got, || {
             format!("read() of page {index}: expected stamp {expected}, got {got}")
         })
@@ -405,6 +431,7 @@ impl Oracle {
     pub(crate) fn file_write(&mut self, file: u64, index: u64, stamp: Stamp) {
         if let Some(file) = self.files.get_mut(&file) {
             file.pages.insert(index, stamp);
+            file.lost.remove(&index);
         }
     }
 
@@ -482,7 +509,7 @@ impl Oracle {
         }
         let backing = match region.backing {
             Backing::Anonymous => 0,
-            Backing::File { file, offset, .. } => self.file_page(file, page - start + offset),
+            Backing::File { file, offset, .. } => self.page_as_read(file, page - start + offset, got),
         };
         let pages = &mut self.space(space).pages;
         let expected = match pages.get(&page).copied() {
@@ -535,7 +562,7 @@ impl Oracle {
             if self.files.get(&file).is_some_and(|file| index >= file.max_size().div_ceil(4096)) {
                 return Err("the file ends before it".into());
             }
-            backing = self.file_page(file, index);
+            backing = self.page_as_read(file, index, got);
         }
         let right = match self.spaces.get(&space).and_then(|space| space.pages.get(&page)) {
             None => got == backing,

@@ -150,8 +150,18 @@ impl<'s, P: Program> SimOs<'s, P> {
         self.make(call, tell).map(drop)
     }
 
+    /// The memory manager says that a device has failed: one must have.
+    fn check_failure(&self, write: bool) {
+        if !self.machine.has_failed(write) {
+            self.fail(format!("task {}: an error of a device, and none has failed", self.task.number()));
+        }
+    }
+
     /// End a call of which the oracle has been told.
     fn done<T>(&mut self, result: Result<T, Errno>) -> Result<T, Errno> {
+        if matches!(result, Err(Errno::Io)) {
+            self.check_failure(self.machine.has_failed(true));
+        }
         self.after_operation();
         self.return_to_user();
         self.sim.kernel.is_dying(&self.task);
@@ -385,6 +395,10 @@ impl<P: Program> Os for SimOs<'_, P> {
 
     fn cpus(&self) -> u32 {
         self.machine.cpus() as u32
+    }
+
+    fn devices_may_fail(&self) -> bool {
+        self.machine.spec().may_fail()
     }
 
     fn memory(&self) -> u64 {

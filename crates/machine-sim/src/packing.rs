@@ -99,10 +99,13 @@ impl Packing {
         self.writes.begin(io, &self.frames);
     }
 
-    /// A transfer ends.
-    pub(crate) fn finish(&mut self, io: &Io) {
+    /// A transfer ends; `done`: it has not failed.
+    pub(crate) fn finish(&mut self, io: &Io, done: bool) {
         if io.write {
-            self.blocks.extend(self.writes.end(io));
+            self.blocks.extend(self.writes.end(io).filter(|_| done));
+            return;
+        }
+        if !done {
             return;
         }
         self.overwrite(io.frame, io.pages);
@@ -225,8 +228,8 @@ mod tests {
         assert_eq!((packing.unpack(moved, Pfn(3)), packing.frames[3]), (77, packed));
         let io = |write, frame| Io { device: mm::units::DeviceId(1), write, block: 4, frame, pages: 1 };
         packing.begin(&io(true, Pfn(3)));
-        packing.finish(&io(true, Pfn(3)));
-        packing.finish(&io(false, Pfn(1)));
+        packing.finish(&io(true, Pfn(3)), true);
+        packing.finish(&io(false, Pfn(1)), true);
         assert_eq!(packing.frames[1], packed);
         // The same page draws the same again.
         packing.zero(Pfn(2), 1);

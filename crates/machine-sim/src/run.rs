@@ -64,6 +64,10 @@ pub(crate) fn prepare(config: &RunConfig) -> Result<(SimMachine, Config), RunErr
         true => spec,
         false => spec.with_swap(&config.swap).map_err(|error| input(error.to_string()))?,
     };
+    let spec = spec.with_failures(&config.fail).map_err(|error| input(error.to_string()))?;
+    if config.optimum && spec.may_fail() {
+        return Err(input("optimum: the best possible policy is not known with devices that fail".into()));
+    }
     let swap = spec.swap_areas().map_err(|error| input(error.to_string()))?;
     if config.optimum && (config.contents || packs(&swap, &knobs)) {
         return Err(input("optimum: the best possible policy is not known with compressed swap".into()));
@@ -148,7 +152,7 @@ fn drive<'s, P: Program>(
         }
         let next = machine.sched.borrow_mut().next();
         match next {
-            Next::Event(time, event) => machine.handle(time, event, |io| sim.mm().io_done(io)),
+            Next::Event(time, event) => machine.handle(time, event, |io, done| sim.end_io(io, done)),
             Next::Cpu(cpu) if machine.cpus[cpu].clock.get() >= limit => {
                 return Err(sim.config.time_limit.map_or_else(too_long, RunError::TimeLimit));
             }
@@ -244,7 +248,13 @@ fn run_cpu<'s, P: Program>(sim: &'s Simulation<'s, P>, tasks: &mut [Option<Corou
         TaskKind::Leaving => (Class::System, None),
         TaskKind::Daemon(Daemon::Kswapd(_)) => (Class::Kswapd, None),
         TaskKind::Daemon(Daemon::Flusher) => (Class::Flusher, None),
-        TaskKind::Daemon(Daemon::Khugepaged | Daemon::Kpromoted | Daemon::Kcompactd(_) | Daemon::Zswap)
+        TaskKind::Daemon(
+            Daemon::Khugepaged
+            | Daemon::Kpromoted
+            | Daemon::Kcompactd(_)
+            | Daemon::Zswap
+            | Daemon::ZramUpkeep,
+        )
         | TaskKind::Visitor => (Class::System, None),
     };
     machine.begin_turn(picked, class);

@@ -11,6 +11,8 @@ use crate::sched::{Key, TaskId};
 use kernel::{Disk, File, GroupSpec, Kernel, Task};
 use mm::Mm;
 use mm::api::{Daemon, FileKind};
+use mm::frame::{FrameFlags, Owner};
+use mm::machine::Io;
 use mm::units::{DeviceId, PAGE_SIZE, pages_of};
 use program::rng::Rng;
 use std::cell::{Cell, RefCell};
@@ -66,11 +68,10 @@ impl<'p, P> Simulation<'p, P> {
         let spec = mm.machine().spec();
         let device = spec.file_device();
         let areas = spec.swap_areas().expect("a machine that runs has areas that fit");
-        let swap = areas.iter().find(|area| area.device.index() == device && area.zram.is_none());
         let disk = Disk {
             device: DeviceId(device as u8),
             pages: pages_of(spec.devices()[device].size.0),
-            taken: swap.map_or(0, |area| area.pages.into()),
+            taken: spec.taken(&areas, device),
             thin: true,
         };
         let oracle = config.verify.then(RefCell::default);
@@ -128,6 +129,31 @@ impl<'p, P> Simulation<'p, P> {
         self.oracle.as_ref().map(|oracle| oracle.borrow().report.clone()).unwrap_or_default()
     }
 
+    /// A transfer has ended, or failed. The oracle must know which pages of files may be lost.
+    pub(crate) fn end_io(&self, io: &Io, done: bool) {
+        if done {
+            return self.mm().io_done(io);
+        }
+        if io.write {
+            self.lose_pages(io);
+        }
+        self.mm().io_failed(io);
+    }
+
+    fn lose_pages(&self, io: &Io) {
+        let frame = &self.mm().mmu().frames[io.frame];
+        let Owner::File(id) = frame.owner() else { return };
+        let (Some(oracle), Some(content)) = (&self.oracle, &self.machine().observers.content) else { return };
+        let number = self.machine().stoppable(false, || self.kernel.file_number(id));
+        let Some(file) = number.filter(|_| !frame.has(FrameFlags::SWAPCACHE)) else { return };
+        let content = content.borrow();
+        for page in 0..u64::from(io.pages) {
+            let on_device = content.block(io.device.0, io.block + page);
+            let index = self.mm().mmu().frames.index_of(io.frame.add(page as u32)).0;
+            oracle.borrow_mut().may_lose(file.into(), index, on_device);
+        }
+    }
+
     /// The newest stamp, for the oracle.
     pub(crate) fn newest(&self) -> Stamp {
         self.machine().observers.content.as_ref().map_or(0, |content| content.borrow().newest())
@@ -148,7 +174,7 @@ impl<'p, P> Simulation<'p, P> {
         self.state.borrow().tasks.get(number as usize).cloned()
     }
 
-    /// The number of a task of which its random numbers follow. Only some ways of promotion have a daemon, kpromoted,
+    /// The number of a task of which its random numbers follow. Only some settings have daemons for promotion and zram,
     /// and programs' random numbers must not depend on that.
     pub(crate) fn number_for_seed(&self, number: u32) -> u32 {
         let state = self.state.borrow();
@@ -157,7 +183,7 @@ impl<'p, P> Simulation<'p, P> {
             state.tasks.iter().filter(counted).count() as u32
         };
         match self.config.daemons {
-            None => number - daemons(|daemon| matches!(daemon, Daemon::Kpromoted)),
+            None => number - daemons(|daemon| matches!(daemon, Daemon::Kpromoted | Daemon::ZramUpkeep)),
             Some(counted) => number - daemons(|_| true) + counted,
         }
     }

@@ -198,7 +198,7 @@ fn create_mm(line: &CommandLine, nodes: &Nodes, free: &[Span]) {
     for &(knob, value) in &line.knobs {
         knobs.set(knob, value).expect("the command line must be checked");
     }
-    let lz4 = ZramConfig { compressor: Compressor::Lz4, mem_limit: 0 };
+    let lz4 = ZramConfig::new(Compressor::Lz4);
     let zram = SwapArea { device: DeviceId(u8::MAX), pages: line.zram, priority: 1, zram: Some(lz4) };
     let disk = SwapArea { device: DeviceId(1), pages: line.swap, priority: 0, zram: None };
     let swap = [zram, disk].into_iter().filter(|area| area.pages > 0).collect();

@@ -79,6 +79,8 @@ pub enum Error {
     Busy,
     /// The space was chosen by the OOM killer.
     Killed,
+    /// A device has failed.
+    Io,
 }
 
 impl From<Error> for Errno {
@@ -92,6 +94,7 @@ impl From<Error> for Errno {
             Error::NoSpace => Errno::NoSpc,
             Error::Again => Errno::Again,
             Error::Busy => Errno::Busy,
+            Error::Io => Errno::Io,
         }
     }
 }
@@ -103,6 +106,8 @@ pub enum FaultError {
     Segv,
     /// The access is beyond the end of the mapped file: SIGBUS.
     Bus,
+    /// A device could not read the page: SIGBUS.
+    Io,
     /// Out of memory, and the OOM killer chose this space: SIGKILL.
     Killed,
 }
@@ -136,6 +141,52 @@ pub struct ZramConfig {
     pub compressor: Compressor,
     /// mem_limit in pages; 0: none.
     pub mem_limit: u64,
+    /// backing_dev: where pages can be written to.
+    pub backing: Option<ZramBacking>,
+    /// What a program of user space does for it.
+    pub upkeep: Option<ZramUpkeep>,
+}
+
+impl ZramConfig {
+    /// A device without a limit and a backing device.
+    pub const fn new(compressor: Compressor) -> ZramConfig {
+        ZramConfig { compressor, mem_limit: 0, backing: None, upkeep: None }
+    }
+}
+
+/// The blocks of a device that back a zram device. The first is not used, as in Linux.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ZramBacking {
+    /// The device.
+    pub device: DeviceId,
+    /// The first block.
+    pub block: u64,
+    /// Their number.
+    pub pages: u32,
+}
+
+/// Which pages of a zram device: those that are idle, those that are kept whole, or those that are both.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct ZramPages {
+    /// Pages that are not idle are left out.
+    pub idle: bool,
+    /// Pages that are not kept whole are left out.
+    pub huge: bool,
+}
+
+/// What a program of user space does for a zram device, again and again.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ZramUpkeep {
+    /// Nanoseconds from one round to the next.
+    pub every: Nanos,
+    /// Nanoseconds after which a page that was not used counts as idle.
+    pub idle_age: Nanos,
+    /// Pages to compress again, if they have at least that many bytes, and how.
+    pub recompress: Option<(ZramPages, u32, Compressor)>,
+    /// Pages to write to the backing device.
+    pub write_back: Option<ZramPages>,
+    /// writeback_limit: the most pages to write in all.
+    pub write_back_limit: Option<u64>,
 }
 
 /// Limits of a memory control group, in pages.
@@ -169,6 +220,21 @@ impl From<abi::GroupLimits> for GroupLimits {
     }
 }
 
+/// Limits of what a memory control group has in zswap.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ZswapLimits {
+    /// memory.zswap.max, in pages: from there on, pages of the group are not kept.
+    pub max: u64,
+    /// memory.zswap.writeback: whether pages that zswap does not take or keep may be written to devices.
+    pub writeback: bool,
+}
+
+impl Default for ZswapLimits {
+    fn default() -> Self {
+        ZswapLimits { max: u64::MAX, writeback: true }
+    }
+}
+
 /// A background task of the memory manager.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
 pub enum Daemon {
@@ -182,6 +248,8 @@ pub enum Daemon {
     Khugepaged,
     /// Writes what zswap has no room for.
     Zswap,
+    /// Looks after zram devices, as a program of user space does.
+    ZramUpkeep,
     /// Moves hot pages to faster tiers where faults do not.
     Kpromoted,
 }

@@ -209,6 +209,8 @@ knobs! {
         "share of memory that zswap may take";
     ZswapAcceptThresholdPercent "zswap.accept_threshold_percent" 90, 0..=100 "%"
         "share of this to which zswap must shrink, after it was full, before it takes pages again";
+    ZswapShrinkerEnabled "zswap.shrinker_enabled" 0, 0..=1 ""
+        "have reclaim write old pages of zswap to swap although there is room for them; those of groups only, as in Linux (1)";
     DirtyRatio "vm.dirty_ratio" 20, 1..=100 "%"
         "share of available memory that may be dirty before writers must wait";
     DirtyBackgroundRatio "vm.dirty_background_ratio" 10, 0..=100 "%"

@@ -5,7 +5,8 @@
 //!   on that CPU until the call returns,
 //! - call [`Mm::fault`](crate::Mm::fault) when a translation is missing or forbids an access, after dropping the
 //!   faulting translation of that CPU (as hardware does), and retry the access afterwards,
-//! - call [`Mm::io_done`](crate::Mm::io_done) once for every request that was passed to [`Machine::submit`],
+//! - call [`Mm::io_done`](crate::Mm::io_done) once for every request that was passed to [`Machine::submit`], or
+//!   [`Mm::io_failed`](crate::Mm::io_failed) if the device could not make the transfer,
 //! - run [`Mm::daemon`](crate::Mm::daemon) for each of [`Mm::daemons`](crate::Mm::daemons) on a task of its own.
 //!
 //! Below the memory manager is this trait. Its methods allocate no memory that the memory manager manages.
@@ -369,7 +370,8 @@ pub trait Machine: Shared {
 
     // --- block storage ------------------------------------------------------------------------------------
 
-    /// Start a transfer. The machine reports its end through [`Mm::io_done`](crate::Mm::io_done).
+    /// Start a transfer. The machine reports its end through [`Mm::io_done`](crate::Mm::io_done) or
+    /// [`Mm::io_failed`](crate::Mm::io_failed).
     fn submit(&self, io: Io);
 
     // --- compression --------------------------------------------------------------------------------------

@@ -17,7 +17,7 @@ use crate::tlb::{FileSettled, UnmapBatch};
 use crate::units::*;
 use crate::zram::Zram;
 use crate::zsmalloc::ZsMemory;
-use crate::zswap::Zswap;
+use crate::zswap::{Zswap, ZswapMemory};
 use std_alloc::boxed::Box;
 use std_alloc::format;
 use std_alloc::string::String;
@@ -199,6 +199,11 @@ impl<M: Machine> Memory<M> {
         ZsMemory { mmu: &self.mmu, alloc: &self.alloc, slabs: &self.slabs }
     }
 
+    /// The same for zswap, with the groups that it charges.
+    pub(crate) fn zswap_memory(&self) -> ZswapMemory<'_, M> {
+        ZswapMemory { zs: self.zs(), groups: &self.lru.groups }
+    }
+
     /// The zram device that holds a slot, and the slot's number there.
     #[inline]
     pub(crate) fn zram_of(&self, slot: SwapSlot) -> Option<(&Zram, u32)> {
@@ -209,17 +214,33 @@ impl<M: Machine> Memory<M> {
         Some((self.zrams[area].as_ref()?, number))
     }
 
-    /// Store a locked page of the swap cache in zswap. `false`: it must be written to its slot.
-    pub(crate) fn store_in_zswap(&self, page: Pfn, slot: SwapSlot) -> bool {
-        self.packs && {
-            let group = self.lru.groups.nearest_live(self.mmu.frames[page].group());
-            self.zswap.store(&self.zs(), (page, group), slot)
+    /// Store a locked page of the swap cache, of a group, in zswap. `allowed`: the group's limits let it. `false`: it
+    /// is not there.
+    pub(crate) fn store_in_zswap(
+        &self,
+        (page, group): (Pfn, GroupId),
+        slot: SwapSlot,
+        allowed: bool,
+    ) -> bool {
+        self.zswap.store(&self.zswap_memory(), (page, group), slot, allowed)
+    }
+
+    /// Whether pages of a group may be written to devices: as long as zswap is off, those of all groups.
+    pub(crate) fn may_write_to_slot(&self, group: GroupId) -> bool {
+        self.mmu.knobs.get(Knob::ZswapEnabled) == 0 || self.lru.groups.may_write_from_zswap(group)
+    }
+
+    /// A page is being read from a device: zswap's shrinker should have kept it.
+    pub(crate) fn note_disk_swapin(&self, page: Pfn) {
+        if self.packs && self.mmu.knobs.get(Knob::ZswapEnabled) != 0 {
+            let frame = &self.mmu.frames[page];
+            self.zswap.note_disk_swapin(self.lru.groups.nearest_live(frame.group()), frame.node());
         }
     }
 
     /// Fill a page that no task uses yet with what zswap has of a slot. `keeps`: zswap keeps it.
     pub(crate) fn load_from_zswap(&self, page: Pfn, slot: SwapSlot, keeps: bool) -> bool {
-        self.zswap.is_used() && self.zswap.load(&self.zs(), page, slot, keeps)
+        self.zswap.is_used() && self.zswap.load(&self.zswap_memory(), page, slot, keeps)
     }
 
     /// A slot is free: what is kept of its content in memory goes.
@@ -232,7 +253,7 @@ impl<M: Machine> Memory<M> {
 
     #[inline(never)]
     fn forget_packed(&self, slot: SwapSlot) {
-        self.zswap.invalidate(&self.zs(), slot);
+        self.zswap.invalidate(&self.zswap_memory(), slot);
         if let Some((zram, number)) = self.zram_of(slot) {
             zram.slot_free_notify(&self.zs(), number);
         }
@@ -252,7 +273,7 @@ impl<M: Machine> Memory<M> {
     pub(crate) fn validate_packed(&self) -> Result<(), String> {
         let mut records = Vec::from(self.zswap.records());
         self.zswap.pool().validate(&self.mmu)?;
-        self.zswap.validate(|slot| self.swap.is_used(slot))?;
+        self.zswap.validate(&self.lru.groups, |slot| self.swap.is_used(slot))?;
         let mut frames = self.zswap.pool().total_pages();
         for (area, zram) in self.zrams.iter().enumerate() {
             let Some(zram) = zram else { continue };

@@ -338,7 +338,7 @@ impl<M: Machine> Mm<M> {
         let _scope = self.mmu().scope(Scope::DoMsync);
         let parts = self.on_space(space, |_| self.spaces.shared_parts(&self.core, space, start, pages))?;
         for (file, index, pages) in parts {
-            writeback::sync_range(&self.core, &self.writeback, file, index, PageIndex(index.0 + pages));
+            self.sync(file, index, PageIndex(index.0 + pages))?;
         }
         Ok(())
     }
@@ -369,7 +369,12 @@ impl<M: Machine> Mm<M> {
 
     /// End of a transfer that was submitted. Called from an interrupt.
     pub fn io_done(&self, io: &Io) {
-        self.core.cache.io_done(&self.core, io);
+        self.core.cache.end_io(&self.core, io, true);
+    }
+
+    /// End of a transfer that the device could not make, in place of [`io_done`](Self::io_done).
+    pub fn io_failed(&self, io: &Io) {
+        self.core.cache.end_io(&self.core, io, false);
     }
 
     /// The daemons that the machine must run.
@@ -383,8 +388,10 @@ impl<M: Machine> Mm<M> {
         let background = kswapds.chain([Daemon::Flusher]).chain(collapse.then_some(Daemon::Khugepaged));
         let promotes = self.mmu().tiers.many() && hot::wants_daemon(&self.mmu().knobs);
         let zswap = self.mmu().knobs.get(Knob::ZswapEnabled) != 0;
+        let upkeep = self.core.zrams.iter().flatten().any(|zram| zram.upkeep().is_some());
         background
             .chain(zswap.then_some(Daemon::Zswap))
+            .chain(upkeep.then_some(Daemon::ZramUpkeep))
             .chain(kcompactds)
             .chain(promotes.then_some(Daemon::Kpromoted))
             .collect()
@@ -397,6 +404,7 @@ impl<M: Machine> Mm<M> {
             Daemon::Kcompactd(node) => compact::daemon(&self.core, node),
             Daemon::Flusher => writeback::flusher(&self.core, &self.writeback),
             Daemon::Zswap => writeback::zswap(&self.core),
+            Daemon::ZramUpkeep => writeback::zram_upkeep(&self.core),
             Daemon::Khugepaged => self.spaces.khugepaged(&self.core),
             Daemon::Kpromoted => promote::daemon(&self.core, &self.reclaim, self),
         }

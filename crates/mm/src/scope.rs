@@ -83,6 +83,7 @@ named_table! {
         PageCacheRa "page_cache_ra_unbounded" "read a window of a file";
         FilemapAddFolio "filemap_add_folio" "take a folio and add it to a file's cache";
         ShrinkWorker "shrink_worker" "write old pages of a full zswap";
+        ZramUpkeep "zram_upkeep" "mark, compress again and write to their backing device pages of zram devices";
         WbWriteback "wb_writeback" "write old or too many dirty pages (the flusher)";
         DoWritepages "do_writepages" "write dirty pages of one file";
         FolioWaitBit "folio_wait_bit" "wait for a folio's lock or write-back";

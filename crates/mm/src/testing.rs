@@ -88,7 +88,8 @@ pub(crate) struct TestMachine {
     pub io_done: Option<fn(&Io)>,
     /// The stamps that transfers have written, by device and block.
     blocks: Lock<BTreeMap<(DeviceId, u64), u64>>,
-    /// Whether the machine compresses: a page becomes as many bytes as the low 16 bits of its stamp say, 0 are zeroes,
+    /// Whether the machine compresses: a page becomes as many bytes as the low 16 bits of its stamp say, three quarters
+    /// with zstd; 0 are zeroes,
     /// and the highest bit is set in a stamp that repeats one word.
     pub compresses: bool,
     /// Objects of compressed memory, by where they begin, and their stamps.
@@ -447,8 +448,13 @@ impl Machine for TestMachine {
         self.set_stamp(page, word);
     }
 
-    fn compress(&self, page: Pfn, _: Compressor) -> u32 {
-        if self.compresses { (self.stamp(page) as u32 & 0xffff).max(1) } else { PAGE_SIZE as u32 }
+    fn compress(&self, page: Pfn, by: Compressor) -> u32 {
+        let bytes = (self.stamp(page) as u32 & 0xffff).max(1);
+        match by {
+            _ if !self.compresses => PAGE_SIZE as u32,
+            Compressor::Zstd => bytes - bytes / 4,
+            Compressor::LzoRle | Compressor::Lz4 => bytes,
+        }
     }
 
     fn pack(&self, page: Pfn, object: ObjectPlace) {

@@ -15,10 +15,11 @@
 
 use crate::knobs::{Compressor, Knob, Knobs};
 use crate::lock::Lock;
+use crate::lru::Groups;
 use crate::machine::{Machine, WaitKey, Work};
 use crate::primitive::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use crate::slab::Record;
-use crate::stat::Stat;
+use crate::stat::{GroupStat, Stat};
 use crate::units::*;
 use crate::zsmalloc::{ZsHandle, ZsMemory, ZsPool};
 use std_alloc::collections::BTreeMap;
@@ -28,6 +29,20 @@ use std_alloc::vec::Vec;
 
 /// No slot.
 const NONE: u32 = u32::MAX;
+
+/// What zswap takes memory from, and whom it charges.
+pub(crate) struct ZswapMemory<'a, M> {
+    pub(crate) zs: ZsMemory<'a, M>,
+    pub(crate) groups: &'a Groups,
+}
+
+impl<'a, M> core::ops::Deref for ZswapMemory<'a, M> {
+    type Target = ZsMemory<'a, M>;
+
+    fn deref(&self) -> &ZsMemory<'a, M> {
+        &self.zs
+    }
+}
 
 /// What zswap has counted, with the names of its files in debugfs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -56,6 +71,7 @@ type ListKey = (GroupId, NodeId);
 struct ZswapEntry {
     handle: ZsHandle,
     compressor: Compressor,
+    bytes: u32,
     list: ListKey,
     /// It has come since the daemon last met it.
     referenced: bool,
@@ -64,10 +80,12 @@ struct ZswapEntry {
     next: u32,
 }
 
+/// A list that is not empty.
 #[derive(Clone, Copy)]
 struct Ends {
     head: u32,
     tail: u32,
+    count: u64,
 }
 
 /// The pages, by slot.
@@ -75,6 +93,11 @@ struct Ends {
 struct Entries {
     entries: BTreeMap<u32, ZswapEntry>,
     lists: BTreeMap<ListKey, Ends>,
+    /// Pages of a list's group and node that came back from devices since the list was last counted
+    /// (`nr_disk_swapins`).
+    disk_swapins: BTreeMap<ListKey, u64>,
+    /// What the shrinker has put off of its work on a list.
+    deferred: BTreeMap<ListKey, u64>,
 }
 
 impl Entries {
@@ -89,7 +112,8 @@ impl Entries {
 
     fn link_tail(&mut self, slot: u32) {
         let list = self.entry(slot).list;
-        let ends = self.lists.entry(list).or_insert(Ends { head: slot, tail: NONE });
+        let ends = self.lists.entry(list).or_insert(Ends { head: slot, tail: NONE, count: 0 });
+        ends.count += 1;
         let prev = core::mem::replace(&mut ends.tail, slot);
         let entry = self.entry(slot);
         (entry.prev, entry.next) = (prev, NONE);
@@ -110,9 +134,20 @@ impl Entries {
                     self.entry(next).prev = prev;
                 }
                 let ends = self.lists.get_mut(&list).expect("a listed slot has a list");
+                ends.count -= 1;
                 ends.head = if prev == NONE { next } else { ends.head };
                 ends.tail = if next == NONE { prev } else { ends.tail };
             }
+        }
+    }
+
+    /// What was put off of the lists of a removed group is put off of those of a group above.
+    fn reparent_deferred(&mut self, from: GroupId, to: GroupId) {
+        let own = (from, NodeId(0))..=(from, NodeId(u8::MAX));
+        let gone: Vec<_> = self.deferred.range(own).map(|(list, &deferred)| (list.1, deferred)).collect();
+        for (node, deferred) in gone {
+            self.deferred.remove(&(from, node));
+            *self.deferred.entry((to, node)).or_default() += deferred;
         }
     }
 
@@ -214,17 +249,18 @@ impl Zswap {
         self.reached_full.load(Relaxed)
     }
 
-    /// Store a locked folio of one page, of a group, instead of writing it to its slot. `false`: it must be written
-    /// there; an older content of the slot is gone.
+    /// Store a locked folio of one page, of a group, instead of writing it to its slot. `allowed`: the group's limits
+    /// let it. `false`: it is not here; an older content of the slot is gone.
     pub(crate) fn store<M: Machine>(
         &self,
-        memory: &ZsMemory<'_, M>,
+        memory: &ZswapMemory<'_, M>,
         (page, group): (Pfn, GroupId),
         slot: SwapSlot,
+        allowed: bool,
     ) -> bool {
         let knobs = &memory.mmu.knobs;
         let enabled = knobs.get(Knob::ZswapEnabled) != 0;
-        if enabled && !self.is_full(knobs) && self.compress(memory, (page, group), slot) {
+        if enabled && allowed && !self.is_full(knobs) && self.compress(memory, (page, group), slot) {
             return true;
         }
         if enabled && self.reached_full.load(Relaxed) && !self.wanted.swap(true, Relaxed) {
@@ -237,7 +273,7 @@ impl Zswap {
 
     fn compress<M: Machine>(
         &self,
-        memory: &ZsMemory<'_, M>,
+        memory: &ZswapMemory<'_, M>,
         (page, group): (Pfn, GroupId),
         slot: SwapSlot,
     ) -> bool {
@@ -253,48 +289,60 @@ impl Zswap {
             return false;
         };
         self.pool.with_place(handle, |place| mmu.machine.pack(page, place));
-        let list = (group, mmu.frames[page].node());
-        let entry = ZswapEntry { handle, compressor, list, referenced: true, prev: NONE, next: NONE };
         self.used.store(true, Relaxed);
+        if let Some(old) = self.take(memory, slot) {
+            self.free(memory, &old);
+        }
         let mut entries = self.entries.lock();
-        let old = entries.remove(slot.0);
+        // The group may have been removed since.
+        let list = (memory.groups.nearest_live(group), mmu.frames[page].node());
+        memory.groups.charge_zswap(mmu, list.0, i64::from(bytes));
+        let entry = ZswapEntry { handle, compressor, bytes, list, referenced: true, prev: NONE, next: NONE };
         entries.insert(slot.0, entry);
         drop(entries);
-        match old {
-            Some(old) => self.pool.free(memory, old.handle),
-            None => memory.note_records(Record::ZswapEntry, 1),
-        }
+        memory.note_records(Record::ZswapEntry, 1);
         mmu.count(Stat::Zswpout, 1);
+        memory.groups.count(list.0, GroupStat::Zswpout, 1);
         true
+    }
+
+    /// Take a page out, and uncharge it.
+    fn take<M: Machine>(&self, memory: &ZswapMemory<'_, M>, slot: SwapSlot) -> Option<ZswapEntry> {
+        let mut entries = self.entries.lock();
+        let entry = entries.remove(slot.0)?;
+        memory.groups.charge_zswap(memory.mmu, entry.list.0, -i64::from(entry.bytes));
+        Some(entry)
     }
 
     /// Fill a page that no task uses yet, if it is here. `keeps`: the slot's content stays here as well.
     pub(crate) fn load<M: Machine>(
         &self,
-        memory: &ZsMemory<'_, M>,
+        memory: &ZswapMemory<'_, M>,
         page: Pfn,
         slot: SwapSlot,
         keeps: bool,
     ) -> bool {
-        let mut entries = self.entries.lock();
-        if keeps {
+        let group = if keeps {
+            let entries = self.entries.lock();
             let Some(entry) = entries.entries.get(&slot.0) else { return false };
-            let (handle, compressor) = (entry.handle, entry.compressor);
+            let (handle, compressor, group) = (entry.handle, entry.compressor, entry.list.0);
             drop(entries);
             self.decompress(memory, page, (handle, compressor));
+            group
         } else {
-            let Some(entry) = entries.remove(slot.0) else { return false };
-            drop(entries);
+            let Some(entry) = self.take(memory, slot) else { return false };
             self.decompress(memory, page, (entry.handle, entry.compressor));
             self.free(memory, &entry);
-        }
+            entry.list.0
+        };
         memory.mmu.count(Stat::Zswpin, 1);
+        memory.groups.count(group, GroupStat::Zswpin, 1);
         true
     }
 
     fn decompress<M: Machine>(
         &self,
-        memory: &ZsMemory<'_, M>,
+        memory: &ZswapMemory<'_, M>,
         page: Pfn,
         (handle, compressor): (ZsHandle, Compressor),
     ) {
@@ -302,18 +350,17 @@ impl Zswap {
         memory.mmu.charge(Work::decompress(compressor), 1);
     }
 
-    fn free<M: Machine>(&self, memory: &ZsMemory<'_, M>, entry: &ZswapEntry) {
+    fn free<M: Machine>(&self, memory: &ZswapMemory<'_, M>, entry: &ZswapEntry) {
         self.pool.free(memory, entry.handle);
         memory.note_records(Record::ZswapEntry, -1);
     }
 
     /// A slot is free, or has another content now.
-    pub(crate) fn invalidate<M: Machine>(&self, memory: &ZsMemory<'_, M>, slot: SwapSlot) {
+    pub(crate) fn invalidate<M: Machine>(&self, memory: &ZswapMemory<'_, M>, slot: SwapSlot) {
         if !self.is_used() {
             return;
         }
-        let entry = self.entries.lock().remove(slot.0);
-        if let Some(entry) = entry {
+        if let Some(entry) = self.take(memory, slot) {
             self.free(memory, &entry);
         }
     }
@@ -330,17 +377,50 @@ impl Zswap {
         if referenced { ZswapHead::Referenced } else { ZswapHead::Old(SwapSlot(slot)) }
     }
 
+    /// A page of a group was read from a device.
+    pub(crate) fn note_disk_swapin(&self, group: GroupId, node: NodeId) {
+        *self.entries.lock().disk_swapins.entry((group, node)).or_default() += 1;
+    }
+
+    /// How many pages the shrinker may look at on a list, scaled by what they save. As many as have come back from
+    /// devices since the last call are not among them: had they been kept, these would not have been read.
+    pub(crate) fn shrinkable(&self, groups: &Groups, group: GroupId, node: NodeId) -> u64 {
+        let [bytes, stored] = groups.zswap_usage(group);
+        if stored == 0 {
+            return 0;
+        }
+        let mut entries = self.entries.lock();
+        let listed = entries.lists.get(&(group, node)).map_or(0, |ends| ends.count);
+        let Some(swapins) = entries.disk_swapins.get_mut(&(group, node)).filter(|_| listed > 0) else {
+            return scaled(listed, bytes / PAGE_SIZE, stored);
+        };
+        let spared = listed.min(*swapins);
+        *swapins -= spared;
+        scaled(listed - spared, bytes / PAGE_SIZE, stored)
+    }
+
+    /// What was put off of a list. From now on nothing is.
+    pub(crate) fn take_deferred(&self, group: GroupId, node: NodeId) -> u64 {
+        self.entries.lock().deferred.remove(&(group, node)).unwrap_or(0)
+    }
+
+    /// Put something off.
+    pub(crate) fn defer(&self, group: GroupId, node: NodeId, objects: u64) {
+        *self.entries.lock().deferred.entry((group, node)).or_default() += objects;
+    }
+
     /// Fill a page with what is to be written to its slot, and forget it. `false`: it is not here any more.
     pub(crate) fn take_to_write<M: Machine>(
         &self,
-        memory: &ZsMemory<'_, M>,
+        memory: &ZswapMemory<'_, M>,
         page: Pfn,
         slot: SwapSlot,
     ) -> bool {
-        let Some(entry) = self.entries.lock().remove(slot.0) else { return false };
+        let Some(entry) = self.take(memory, slot) else { return false };
         self.decompress(memory, page, (entry.handle, entry.compressor));
         self.free(memory, &entry);
         memory.mmu.count(Stat::Zswpwb, 1);
+        memory.groups.count(entry.list.0, GroupStat::Zswpwb, 1);
         true
     }
 
@@ -355,12 +435,17 @@ impl Zswap {
         self.wanted.swap(false, Relaxed)
     }
 
-    /// A group was removed: its pages are on its parent's lists from now on, before those that were there.
-    pub(crate) fn reparent(&self, from: GroupId, to: GroupId) {
+    /// A group was removed: its pages are on the lists of the nearest group above from now on, before those that were
+    /// there.
+    pub(crate) fn reparent(&self, groups: &Groups, from: GroupId) {
         if !self.is_used() {
             return;
         }
         let mut entries = self.entries.lock();
+        let to = groups.nearest_live(from);
+        groups.reparent_zswap(from, to);
+        entries.disk_swapins.retain(|list, _| list.0 != from);
+        entries.reparent_deferred(from, to);
         let nodes: Vec<NodeId> = entries
             .lists
             .range((from, NodeId(0))..=(from, NodeId(u8::MAX)))
@@ -392,12 +477,12 @@ impl Zswap {
         }
     }
 
-    /// Check lists and objects, and that slots are in use. Returns the first error.
-    pub(crate) fn validate(&self, is_used: impl Fn(SwapSlot) -> bool) -> Result<(), String> {
+    /// Check lists and objects, what groups are charged, and that slots are in use. Returns the first error.
+    pub(crate) fn validate(&self, groups: &Groups, is_used: impl Fn(SwapSlot) -> bool) -> Result<(), String> {
         let entries = self.entries.lock();
         let mut listed = 0;
         for (list, ends) in &entries.lists {
-            let (mut at, mut prev) = (ends.head, NONE);
+            let (mut at, mut prev, before) = (ends.head, NONE, listed);
             while at != NONE {
                 let Some(entry) = entries.entries.get(&at) else {
                     return Err(format!("zswap lists slot {at}, which it does not hold"));
@@ -407,8 +492,18 @@ impl Zswap {
                 }
                 (prev, at, listed) = (at, entry.next, listed + 1);
             }
-            if prev != ends.tail {
+            if (prev, listed - before) != (ends.tail, ends.count) {
                 return Err(format!("zswap's list of {list:?} ends at {prev}, not {}", ends.tail));
+            }
+        }
+        let mut bytes = BTreeMap::<GroupId, u64>::new();
+        for entry in entries.entries.values() {
+            *bytes.entry(entry.list.0).or_default() += u64::from(entry.bytes);
+        }
+        for group in (1..groups.bound()).map(|group| GroupId(group as u16)) {
+            let (charged, found) = (groups.zswap_own(group), bytes.get(&group).copied().unwrap_or(0));
+            if charged != found {
+                return Err(format!("{group} is charged {charged} bytes in zswap, and has {found}"));
             }
         }
         let counts = [listed, entries.entries.len() as u64, self.pool.records()[0]];
@@ -423,23 +518,52 @@ impl Zswap {
     }
 }
 
+/// `count` times `backing / stored`.
+fn scaled(count: u64, backing: u64, stored: u64) -> u64 {
+    (u128::from(count) * u128::from(backing) / u128::from(stored)) as u64
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::api::{GroupLimits, ZswapLimits};
+    use crate::lru::ROOT;
+    use crate::testing::TestMachine;
     use crate::zsmalloc::tests::Bench;
 
     const NODE: NodeId = NodeId(0);
 
-    fn store(bench: &Bench, zswap: &Zswap, slot: u32, group: u16, stamp: u64) -> bool {
-        bench.mmu.machine.set_stamp(bench.page, stamp);
-        zswap.store(&bench.memory(), (bench.page, GroupId(group)), SwapSlot(slot))
+    /// A pool's memory, and the root with groups 1 and 2 below it.
+    struct Grouped(Bench, Groups);
+
+    impl core::ops::Deref for Grouped {
+        type Target = Bench;
+
+        fn deref(&self) -> &Bench {
+            &self.0
+        }
     }
 
-    fn enabled(percent: u64) -> (Bench, Zswap) {
+    impl Grouped {
+        fn memory(&self) -> ZswapMemory<'_, TestMachine> {
+            ZswapMemory { zs: self.0.memory(), groups: &self.1 }
+        }
+    }
+
+    fn store(bench: &Grouped, zswap: &Zswap, slot: u32, group: u16, stamp: u64) -> bool {
+        bench.mmu.machine.set_stamp(bench.page, stamp);
+        zswap.store(&bench.memory(), (bench.page, GroupId(group)), SwapSlot(slot), true)
+    }
+
+    fn enabled(percent: u64) -> (Grouped, Zswap) {
         let bench = Bench::new(1000);
         bench.mmu.knobs.set(Knob::ZswapEnabled, 1).unwrap();
         bench.mmu.knobs.set(Knob::ZswapMaxPoolPercent, percent).unwrap();
-        (bench, Zswap::new(1000))
+        let groups = Groups::new(1);
+        for group in [1, 2] {
+            assert_eq!(groups.add(ROOT, GroupLimits::default()), GroupId(group));
+        }
+        (Grouped(bench, groups), Zswap::new(1000))
     }
 
     #[test]
@@ -457,7 +581,7 @@ mod tests {
         }
         let stat = zswap.stat();
         assert_eq!((stat.stored_pages, stat.pool_total_size, stat.reject_compress_poor), (0, 0, 1));
-        zswap.validate(|_| true).unwrap();
+        zswap.validate(&bench.1, |_| true).unwrap();
     }
 
     #[test]
@@ -488,10 +612,57 @@ mod tests {
         assert!(zswap.take_to_write(&bench.memory(), bench.page, SwapSlot(1)));
         assert!(!zswap.take_to_write(&bench.memory(), bench.page, SwapSlot(1)), "it is gone");
         // What a removed group leaves is older than the pages of its parent.
-        zswap.reparent(GroupId(2), GroupId(0));
-        zswap.validate(|_| true).unwrap();
+        bench.1.unlink(GroupId(2)).unwrap();
+        zswap.reparent(&bench.1, GroupId(2));
+        zswap.validate(&bench.1, |_| true).unwrap();
         assert_eq!((look(2), look(0)), (ZswapHead::Empty, ZswapHead::Old(SwapSlot(2))));
         assert_eq!((look(0), look(0)), (ZswapHead::Referenced, ZswapHead::Old(SwapSlot(2))));
-        zswap.validate(|_| true).unwrap();
+        zswap.validate(&bench.1, |_| true).unwrap();
+    }
+
+    #[test]
+    fn a_group_is_charged_for_its_objects_and_may_keep_its_limit() {
+        let (bench, zswap) = enabled(50);
+        let (group, groups) = (GroupId(1), &bench.1);
+        let inner = groups.add(group, GroupLimits::default());
+        groups.set_zswap_limits(group, ZswapLimits { max: 1, writeback: true }).unwrap();
+        for slot in 0..4 {
+            // 4500 bytes are the page that is allowed, and two pages of memory.
+            assert_eq!(groups.may_zswap(inner), slot < 3, "{slot}");
+            assert!(store(&bench, &zswap, slot, inner.0, 5 << 16 | 1500));
+        }
+        assert!(!groups.may_zswap(inner) && groups.may_zswap(GroupId(2)) && groups.may_zswap(ROOT));
+        let usage = |group| (groups.zswap_usage(group), groups.usage(group));
+        assert_eq!([inner, group, ROOT].map(usage), [([6000, 4], 2); 3]);
+        let counted = [GroupStat::Zswpout, GroupStat::Zswpin].map(|stat| groups.counted(group, stat));
+        assert_eq!(counted, [4, 0]);
+        // What a removed group leaves is its parent's.
+        assert!(store(&bench, &zswap, 9, group.0, 5 << 16 | 2000));
+        assert_eq!([inner, group].map(usage), [([6000, 4], 2), ([8000, 5], 3)]);
+        groups.unlink(inner).unwrap();
+        zswap.reparent(groups, inner);
+        assert_eq!([group, ROOT].map(usage), [([8000, 5], 2); 2]);
+        (0..10).for_each(|slot| zswap.invalidate(&bench.memory(), SwapSlot(slot)));
+        assert_eq!([inner, group, ROOT].map(usage), [([0, 0], 0); 3]);
+        let closed = ZswapLimits { max: 0, writeback: false };
+        groups.set_zswap_limits(group, closed).unwrap();
+        assert!(!groups.may_zswap(group) && !groups.may_write_from_zswap(group));
+        assert_eq!(groups.set_zswap_limits(ROOT, closed), Err(crate::api::Error::Invalid));
+    }
+
+    #[test]
+    fn the_shrinker_spares_as_many_pages_as_came_back_from_devices() {
+        let (bench, zswap) = enabled(50);
+        let group = GroupId(1);
+        let shrinkable = || zswap.shrinkable(&bench.1, group, NODE);
+        assert_eq!(shrinkable(), 0);
+        (0..40).for_each(|slot| assert!(store(&bench, &zswap, slot, group.0, 5 << 16 | 2048)));
+        // Two pages are in one.
+        assert_eq!(shrinkable(), 20);
+        (0..50).for_each(|_| zswap.note_disk_swapin(group, NODE));
+        assert_eq!([shrinkable(), shrinkable(), shrinkable()], [0, 15, 20]);
+        // The root's own pages are not counted, as in Linux.
+        assert_eq!(zswap.shrinkable(&bench.1, GroupId(2), NODE), 0);
+        zswap.validate(&bench.1, |_| true).unwrap();
     }
 }

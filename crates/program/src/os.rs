@@ -253,6 +253,10 @@ pub trait Os {
     fn cpus(&self) -> u32;
     /// Bytes of memory that the machine manages.
     fn memory(&self) -> u64;
+    /// Whether devices may fail: an access may then raise SIGBUS, and a call end with EIO, without the program's fault.
+    fn devices_may_fail(&self) -> bool {
+        false
+    }
     /// A seed for this task's random choices: a function of the run's seed and the task.
     fn seed(&self) -> u64;
     /// Count `units` of the program's own work as done. Two runs with the same count did the same work.

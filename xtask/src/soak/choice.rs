@@ -44,6 +44,7 @@ const CHOICES: &[(&str, &[&str])] = &[
     ("zswap.compressor", Compressor::WORDS),
     ("zswap.max_pool_percent", &["1", "5", "20"]),
     ("zswap.accept_threshold_percent", &["50", "90"]),
+    ("zswap.shrinker_enabled", &["0", "1"]),
     ("numa.demotion_enabled", &["0", "1"]),
     ("kernel.numa_balancing", &["0", "1", "2"]),
     ("tier.policy", &["hint", "hint", "generations", "sampled"]),
@@ -61,8 +62,12 @@ const CHOICES: &[(&str, &[&str])] = &[
             " --swap zram:64M,algorithm=zstd",
             " --swap zram:4M,algorithm=lz4 --swap zram:8M,priority=3",
             " --swap zram:64M,mem_limit=2M",
+            " --swap zram:32M,backing=DEVICE:8M,writeback=idle,idle=1ms,every=1ms",
+            " --swap zram:64M,algorithm=lz4,recompress=zstd,every=1ms",
         ],
     ),
+    ("chaos group", &["", "", " --group a:memory.zswap.max=256K", " --group a:memory.zswap.writeback=0"]),
+    ("chaos devices", &["", "", "", " --fail all:reads=1%,writes=10%", " --fail all:writes=100%,after=2ms"]),
     ("chaos operations", &["100", "200", "500", "1000"]),
     ("trace", &["sqlite", "redis", "cc1"]),
     ("trace memory", &["45", "52", "60", "75", "90"]),
@@ -112,16 +117,20 @@ fn choice(seed: u64, name: &str) -> &'static str {
 pub fn case(seed: u64, only: Option<&str>) -> String {
     let choose = |name: &str| choice(seed, name);
     let program = match only.unwrap_or(choose("program")) {
-        "chaos" => format!(
-            "chaos:{}:{}{} --machine {}",
-            choose("chaos size"),
-            choose("chaos operations"),
-            choose("chaos swap"),
-            match choose("chaos machine") {
-                "random" => format!("random:{}", draw(seed, "machine") % 1_000_000),
-                with_tiers => format!("{with_tiers} --memory 24M"),
-            }
-        ),
+        "chaos" => {
+            let (device, machine) = match choose("chaos machine") {
+                "random" => ("disk", format!("random:{}", draw(seed, "machine") % 1_000_000)),
+                with_tiers => ("nvme0", format!("{with_tiers} --memory 24M")),
+            };
+            format!(
+                "chaos:{}:{}{}{}{} --machine {machine}",
+                choose("chaos size"),
+                choose("chaos operations"),
+                choose("chaos swap").replace("DEVICE", device),
+                choose("chaos devices"),
+                choose("chaos group"),
+            )
+        }
         "recorded" => format!(
             "traces/{}.pft --memory {}% --machine {}",
             choose("trace"),
@@ -161,15 +170,36 @@ pub fn covering() -> Vec<String> {
         let enabled = ["always", "never"][i / 6 % 2];
         let (order, memory) = ([9, 0, 4][i / 12 % 3], ["32M", "48M"][i / 36 % 2]);
         let limit = [511, 0, 64][i / 7 % 3];
-        let zram = [" --swap zram:64M,algorithm=lz4", " --swap zram:64M,algorithm=zstd"][i / 6 % 2];
-        let swap = ["", zram, " --set zswap.enabled=1 --set zswap.max_pool_percent=1"][i / 2 % 3];
+        let device = match machine {
+            "numa-4s-2015" => "sda",
+            random if random.starts_with("random") => "disk",
+            _ => "nvme0",
+        };
+        let zram = [
+            "algorithm=lz4".to_owned(),
+            "algorithm=zstd".to_owned(),
+            format!("recompress=zstd,backing={device}:64M,writeback=idle,idle=1ms,every=2ms"),
+        ];
+        let zswap = [
+            "",
+            " --set zswap.shrinker_enabled=1 --group a:memory.zswap.max=1M",
+            " --group a:memory.zswap.writeback=0",
+        ];
+        let kind = i / 6 % 3;
+        let swap = [
+            String::new(),
+            format!(" --swap zram:64M,{}", zram[kind]),
+            format!(" --set zswap.enabled=1 --set zswap.max_pool_percent=1{}", zswap[kind]),
+        ];
+        let swap = &swap[i / 2 % 3];
+        let fails = if i % 5 == 2 { " --fail all:reads=1%,writes=10%" } else { "" };
         let limits =
             ["swap", "shared", "none"].map(|name| format!(" --set khugepaged.max_ptes_{name}={limit}"));
         format!(
             "run chaos:{}:600 --memory {memory} --machine {machine} --seed {} --set tlb.unmap={} --set reclaim.policy={} --set \
              file.max_order={order} --set shmem.max_order={order} --set thp.file_pmd={} --set hugepages-64kB.enabled={enabled} --set \
              hugepages-2048kB.enabled={enabled} --set thp.khugepaged=1 --set numa.demotion_enabled={} \
-             --set kernel.numa_balancing={} --set tier.policy={} --set tier.migration={}{}{swap}{HASTE} --verify --quiet --json",
+             --set kernel.numa_balancing={} --set tier.policy={} --set tier.migration={}{}{swap}{fails}{HASTE} --verify --quiet --json",
             ["96M", "160M", "256M", "512M"][i % 4],
             SEEDS + i,
             FlushPolicy::WORDS[i % FlushPolicy::WORDS.len()],

@@ -278,6 +278,7 @@ fn program(args: &BootArgs, tools: &Tools<'_>, name: &str) -> Result<()> {
         fragment: None,
         group: args.groups.iter().map(|group| group.text.clone()).collect(),
         swap: Vec::new(),
+        fail: Vec::new(),
         footprint,
         peak_live,
         seed: args.seed,

@@ -7,7 +7,7 @@ use super::resume::{Resumed, Unwritten};
 use super::visit::parse_visit;
 use crate::cell::Cell;
 use crate::document::{Origin, SCHEMA, to_json};
-use crate::engine::{Fragmentation, Machine, Program, RunConfig, SwapSpec, Visit};
+use crate::engine::{FailSpec, Fragmentation, Machine, Program, RunConfig, SwapSpec, Visit};
 use crate::error::{Error, Result};
 use crate::jobs::{Ended, Job, jobs};
 use crate::profile::Profile;
@@ -119,6 +119,11 @@ pub struct ExperimentArgs {
     /// are used in their order. May be given several times (docs/compressed-swap.md)
     #[arg(long = "swap", value_name = "AREA[,SETTING=VALUE,...]", value_parser = str::parse::<SwapSpec>)]
     swap: Vec<SwapSpec>,
+    /// A device of the simulated machine that fails, like nvme0:reads=0.1%,writes=1%,after=2s: shares of its requests,
+    /// from a time of the run on; 'all' is every device. May be given several times (docs/machines.md). Not with
+    /// --optimum
+    #[arg(long = "fail", value_name = "DEVICE:SETTING=VALUE,...", value_parser = str::parse::<FailSpec>)]
+    fail: Vec<FailSpec>,
     /// Also keep configuration, raw data and result in DIR: a new or empty directory, or that of the same command,
     /// which then continues
     #[arg(long, value_name = "DIR")]
@@ -222,9 +227,12 @@ fn carry_out(
         config.visits = also.visits.to_vec();
         config.fragment.clone_from(&args.fragment);
         config.swap.clone_from(&args.swap);
+        config.fail.clone_from(&args.fail);
     })?;
     plan.cells[0].machine.check_swap(&plan.cells[0].config)?;
+    plan.cells[0].machine.check_failures(&plan.cells[0].config)?;
     plan.setup.swap = args.swap.iter().map(SwapSpec::to_string).collect();
+    plan.setup.fail = args.fail.iter().map(FailSpec::to_string).collect();
     plan.setup.fragment = args.fragment.as_ref().map(Fragmentation::to_string);
     plan.group(&args.groups)?;
     let config = rundir::config(&plan.setup, &plan.options())?;
@@ -300,6 +308,7 @@ pub(super) fn understand(
         fragment: None,
         group: Vec::new(),
         swap: Vec::new(),
+        fail: Vec::new(),
         footprint,
         peak_live,
         seed: args.seed,

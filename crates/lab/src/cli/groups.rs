@@ -3,7 +3,6 @@
 use crate::engine::{GroupSpec, PROCESSES};
 use crate::size::{Memory, parse_bytes};
 use crate::suggest;
-use program::GroupLimits;
 
 /// A parsed group; shares are not resolved.
 #[derive(Clone, Debug, PartialEq)]
@@ -32,7 +31,7 @@ pub(super) fn parse_group(text: &str) -> Result<GroupArg, String> {
             }
             continue;
         }
-        let Some(which) = GroupLimits::FILES.iter().position(|&known| known == key) else {
+        let Some(which) = GroupSpec::FILES.iter().position(|&known| known == key) else {
             return Err(unknown(key));
         };
         if group.limits.iter().any(|&(before, _)| before == which) {
@@ -44,7 +43,7 @@ pub(super) fn parse_group(text: &str) -> Result<GroupArg, String> {
 }
 
 fn unknown(key: &str) -> String {
-    let known = || GroupLimits::FILES.into_iter().chain([PROCESSES]);
+    let known = || GroupSpec::FILES.into_iter().chain([PROCESSES]);
     let hint = suggest::nearest(key, known()).map(|near| format!("; did you mean '{near}'?"));
     let all = known().collect::<Vec<_>>().join(", ");
     format!("a group has no setting '{key}'{} (there are {all})", hint.unwrap_or_default())

@@ -102,6 +102,12 @@ impl Machine {
         fits.map(drop).map_err(|error| Error::Input(format!("--{error}")))
     }
 
+    /// Refuse failures of devices that the machine does not have.
+    pub fn check_failures(&self, config: &RunConfig) -> Result<()> {
+        let fits = self.spec.clone().with_failures(&config.fail);
+        fits.map(drop).map_err(|error| Error::Input(format!("--{error}")))
+    }
+
     /// Refuse control groups that the machine cannot have besides its own.
     pub fn check_groups(&self, groups: &[GroupSpec]) -> Result<()> {
         let all = GroupSpec::of_run(self.spec.groups(), groups);

@@ -9,6 +9,6 @@ mod run;
 mod traces;
 
 pub use machine::{DEFAULT_MACHINE, Machine, machines};
-pub use machine_sim::{Fragmentation, GroupSpec, PROCESSES, RunConfig, SwapSpec, Visit};
+pub use machine_sim::{FailSpec, Fragmentation, GroupSpec, PROCESSES, RunConfig, SwapSpec, Visit};
 pub use program::{Program, programs};
 pub use traces::{RecordRequest, import_lackey, info, record};

@@ -438,6 +438,7 @@ fn setup(job: &Job, machine: &str, memory: u64, program: &Program) -> Setup {
         fragment: None,
         group: Vec::new(),
         swap: Vec::new(),
+        fail: Vec::new(),
         footprint: program.footprint(),
         peak_live: program.peak_live(),
         seed: job.seed,

@@ -15,6 +15,7 @@ fn spec(queue_depth: u32) -> DeviceSpec {
         write_mbs: 2048.0,
         queue_depth,
         jitter_pct: 0.0,
+        fails: Failures::default(),
         source: "test".into(),
     }
 }

@@ -1,7 +1,7 @@
 //! Requests to block devices, from the plug of a CPU to their end.
 
 use super::SimMachine;
-use crate::device::{Request, Started};
+use crate::device::{DeviceCounts, Request, Started};
 use crate::sched::Event;
 use mm::machine::Io;
 
@@ -9,8 +9,9 @@ use mm::machine::Io;
 const RETRY: u64 = 1_000_000;
 
 impl SimMachine {
-    /// An event of the scheduler happens. `io_done` tells the memory manager that a transfer has ended.
-    pub(crate) fn handle(&self, time: u64, event: Event, io_done: impl FnMut(&Io)) {
+    /// An event of the scheduler happens. `io_done` tells the memory manager that a transfer has ended; `false`: that
+    /// it has failed.
+    pub(crate) fn handle(&self, time: u64, event: Event, mut io_done: impl FnMut(&Io, bool)) {
         match event {
             Event::Deadline(task, wait) => self.sched.borrow_mut().deadline(time, task, wait),
             Event::Submit(cpu) => self.arrive(time, cpu),
@@ -18,8 +19,8 @@ impl SimMachine {
                 self.sched.borrow_mut().at(time + RETRY, event);
             }
             Event::Io(device, tag) => {
-                let ended = self.end_io(time, device, tag);
-                self.interrupt(ended.cpu(), time, || ended.parts().for_each(io_done));
+                let (ended, done) = self.end_io(time, device, tag);
+                self.interrupt(ended.cpu(), time, || ended.parts().for_each(|io| io_done(io, done)));
             }
         }
     }
@@ -54,19 +55,25 @@ impl SimMachine {
         }
     }
 
+    /// Whether a read or write has failed so far.
+    pub(crate) fn has_failed(&self, write: bool) -> bool {
+        let failed = |counts: &DeviceCounts| if write { counts.failed_writes } else { counts.failed_reads };
+        self.devices.borrow().iter().any(|device| failed(&device.counts) > 0)
+    }
+
     /// Schedule the end of a request that has started, by the devices' time.
     fn expect_end(&self, device: usize, started: Option<Started>) {
         let Some(Started { tag, done }) = started else { return };
         self.sched.borrow_mut().at_devices_time(done, Event::Io(device, tag));
     }
 
-    /// A device completes a request at `now`. Returns the request.
-    fn end_io(&self, now: u64, device: usize, tag: u32) -> Request {
+    /// A device ends a request at `now`. Returns the request, and whether it was done.
+    fn end_io(&self, now: u64, device: usize, tag: u32) -> (Request, bool) {
         let devices_now = self.sched.borrow().devices_time(now);
         let (ended, next) = self.devices.borrow_mut()[device].end(devices_now, tag);
-        self.devices.borrow_mut()[device].note_end(now, &ended);
+        let done = !self.devices.borrow_mut()[device].note_end(now, &ended);
         self.expect_end(device, next);
-        self.observers.transferred(ended.parts());
-        ended
+        self.observers.transferred(ended.parts(), done);
+        (ended, done)
     }
 }

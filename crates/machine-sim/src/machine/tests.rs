@@ -160,9 +160,9 @@ fn transfers_move_content_at_their_end() {
     machine.submit(write);
     content.borrow_mut().set(Pfn(9), 78);
     assert_eq!(content.borrow().block(0, 3), 0);
-    content.borrow_mut().finish(&write);
+    content.borrow_mut().finish(&write, true);
     assert_eq!(content.borrow().block(0, 3), 77);
-    content.borrow_mut().finish(&Io { write: false, frame: Pfn(10), ..write });
+    content.borrow_mut().finish(&Io { write: false, frame: Pfn(10), ..write }, true);
     assert_eq!(content.borrow().frame(Pfn(10)), 77);
 }
 
@@ -190,7 +190,7 @@ fn a_request_does_not_wait_for_one_that_a_cpu_ahead_sends_later() {
     loop {
         let next = machine.sched.borrow_mut().next();
         let Next::Event(time, event) = next else { break };
-        machine.handle(time, event, |io| ends.push((io.write, time / 1_000_000)));
+        machine.handle(time, event, |io, _| ends.push((io.write, time / 1_000_000)));
     }
     assert_eq!(ends.len(), 33);
     let (write, micros) = ends[0];

@@ -150,6 +150,10 @@ impl<P: Program> SimOs<'_, P> {
             }
             FaultError::Segv => false,
             FaultError::Bus => true,
+            FaultError::Io => {
+                self.check_failure(false);
+                return Err(Signal::Bus { addr });
+            }
         };
         if let Some(Err(text)) =
             self.oracle(|oracle| oracle.refused((self.space.0, vpn.0), kind, beyond, since))

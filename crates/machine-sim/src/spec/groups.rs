@@ -47,12 +47,21 @@ struct FileMemory {
     min: Option<Limit>,
     #[serde(default)]
     swap: FileSwap,
+    #[serde(default)]
+    zswap: FileZswap,
 }
 
 #[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct FileSwap {
     max: Option<Limit>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct FileZswap {
+    max: Option<Limit>,
+    writeback: Option<u64>,
 }
 
 /// A group, from its form in the file.
@@ -62,10 +71,12 @@ impl<'de> Deserialize<'de> for Group {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Group, D::Error> {
         let FileGroup { name, memory, processes } = FileGroup::deserialize(deserializer)?;
         let processes = processes.map(|text| text.parse()).transpose().map_err(serde::de::Error::custom)?;
-        let FileMemory { max, high, low, min, swap } = memory;
-        let [max, high, low, min, swap_max] =
-            [max, high, low, min, swap.max].map(|limit| limit.map(|limit| limit.0));
-        Ok(Group(GroupSpec { name, max, high, low, min, swap_max, processes }))
+        let FileMemory { max, high, low, min, swap, zswap } = memory;
+        let [max, high, low, min, swap_max, zswap_max] =
+            [max, high, low, min, swap.max, zswap.max].map(|limit| limit.map(|limit| limit.0));
+        let zswap_writeback = zswap.writeback;
+        let limits = GroupSpec { max, high, low, min, swap_max, zswap_max, ..GroupSpec::default() };
+        Ok(Group(GroupSpec { name, zswap_writeback, processes, ..limits }))
     }
 }
 

@@ -5,15 +5,22 @@ mod bytes;
 mod check;
 mod cost;
 mod cpus;
+mod fail;
+mod failures;
 mod groups;
 mod random;
 mod ratio;
+mod size;
 mod swap;
+mod upkeep;
 
 pub use crate::device::DeviceSpec;
 pub use crate::tlb::{Geometry, TlbSpec};
 pub use bytes::Bytes;
 pub use cost::{CostRow, Costs, Hardware};
+pub use fail::FailSpec;
+pub use failures::Failures;
+pub(crate) use failures::MILLION;
 pub use swap::SwapSpec;
 
 use crate::fragment::target::Fragmentation;

@@ -1,6 +1,8 @@
 //! Swap areas, as people write them: `DEVICE:SIZE`, or `zram:SIZE` for one in memory, with settings after commas.
 
-use super::{Bytes, MachineSpec, SpecError};
+use super::size::SwapSize;
+use super::upkeep::{Upkeep, algorithm};
+use super::{MachineSpec, SpecError};
 use mm::api::{SwapArea, ZramConfig};
 use mm::machine::Compressor;
 use mm::units::{DeviceId, PAGE_SIZE};
@@ -10,41 +12,6 @@ use std::str::FromStr;
 
 /// The name of an area in memory.
 const ZRAM: &str = "zram";
-
-/// A size: bytes, or a share of the machine's memory.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum SwapSize {
-    Bytes(u64),
-    Percent(u64),
-}
-
-impl SwapSize {
-    fn parse(text: &str) -> Result<SwapSize, String> {
-        let size = match text.strip_suffix('%') {
-            Some(share) => {
-                share.parse().ok().filter(|share| (1..=1000).contains(share)).map(SwapSize::Percent)
-            }
-            None => Bytes::parse(text).map(|bytes| SwapSize::Bytes(bytes.0)),
-        };
-        size.ok_or_else(|| format!("'{text}' is not a size like 4G or 50%"))
-    }
-
-    fn pages(self, memory: u64) -> u64 {
-        match self {
-            SwapSize::Bytes(bytes) => bytes / PAGE_SIZE,
-            SwapSize::Percent(share) => (u128::from(memory) * u128::from(share) / 100) as u64 / PAGE_SIZE,
-        }
-    }
-}
-
-impl fmt::Display for SwapSize {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            SwapSize::Bytes(bytes) => write!(f, "{bytes}"),
-            SwapSize::Percent(share) => write!(f, "{share}%"),
-        }
-    }
-}
 
 /// A swap area.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -56,6 +23,7 @@ pub struct SwapSpec {
     priority: Option<i16>,
     compressor: Compressor,
     mem_limit: Option<SwapSize>,
+    upkeep: Upkeep,
 }
 
 impl SwapSpec {
@@ -79,6 +47,7 @@ impl FromStr for SwapSpec {
             priority: None,
             compressor: Compressor::LzoRle,
             mem_limit: None,
+            upkeep: Upkeep::default(),
         };
         for setting in parts {
             let Some((key, value)) = setting.split_once('=') else {
@@ -89,16 +58,13 @@ impl FromStr for SwapSpec {
                     let number = value.parse().map_err(|_| format!("priority: '{value}' is no number"))?;
                     spec.priority = Some(number);
                 }
-                "algorithm" if spec.is_zram() => {
-                    let known = Compressor::WORDS.iter().position(|&word| word == value);
-                    let all = Compressor::WORDS.join(", ");
-                    let found = known.ok_or_else(|| format!("algorithm: '{value}' is none of {all}"))?;
-                    spec.compressor = Compressor::ALL[found];
-                }
+                "algorithm" if spec.is_zram() => spec.compressor = algorithm(key, value)?,
                 "mem_limit" if spec.is_zram() => spec.mem_limit = Some(SwapSize::parse(value)?),
+                _ if spec.is_zram() && spec.upkeep.set(key, value)? => {}
                 _ => return Err(format!("a swap area on {device} has no setting '{key}'")),
             }
         }
+        spec.upkeep.check()?;
         Ok(spec)
     }
 }
@@ -112,6 +78,7 @@ impl fmt::Display for SwapSpec {
         if let Some(limit) = self.mem_limit {
             write!(f, ",mem_limit={limit}")?;
         }
+        write!(f, "{}", self.upkeep)?;
         self.priority.map_or(Ok(()), |priority| write!(f, ",priority={priority}"))
     }
 }
@@ -136,7 +103,9 @@ impl MachineSpec {
         let (device, pages) = self.swap()?;
         let device = self.devices()[device].name.clone();
         let size = SwapSize::Bytes(u64::from(pages) * PAGE_SIZE);
-        Some(SwapSpec { device, size, priority: None, compressor: Compressor::LzoRle, mem_limit: None })
+        let compressor = Compressor::LzoRle;
+        let (mem_limit, upkeep) = (None, Upkeep::default());
+        Some(SwapSpec { device, size, priority: None, compressor, mem_limit, upkeep })
     }
 
     /// Its swap areas. An area on a device is in the device's first blocks.
@@ -154,7 +123,7 @@ impl MachineSpec {
                 return fail(format!("{area} has more than 16 TiB"));
             };
             let mem_limit = area.mem_limit.map_or(0, |limit| limit.pages(self.memory()).max(1));
-            let zram = area.is_zram().then_some(ZramConfig { compressor: area.compressor, mem_limit });
+            let zram = area.is_zram().then_some(ZramConfig { mem_limit, ..ZramConfig::new(area.compressor) });
             let device = match area.is_zram() {
                 true => usize::from(u8::MAX),
                 false => match self.device(&area.device) {
@@ -172,11 +141,50 @@ impl MachineSpec {
             let priority = area.priority.unwrap_or(-2 - number as i16);
             found.push(SwapArea { device: DeviceId(device as u8), pages, priority, zram });
         }
+        self.back_zrams(&mut found)?;
         found.retain(|area| area.pages > 0);
         match found.iter().map(|area| u64::from(area.pages)).sum::<u64>() >= 1 << 32 {
             true => fail("the areas together have more than 16 TiB".into()),
             false => Ok(found),
         }
+    }
+}
+
+impl MachineSpec {
+    /// Give zram devices what is done for them, and their backing devices: behind the swap area of a device, one after
+    /// the other.
+    fn back_zrams(&self, areas: &mut [SwapArea]) -> Result<(), SpecError> {
+        let fail = |message: String| Err(SpecError::new("swap", message));
+        let first = areas.len() - self.file.storage.areas.len();
+        for (number, spec) in self.file.storage.areas.iter().enumerate() {
+            let Some(config) = areas[first + number].zram else { continue };
+            let mut place = None;
+            if let Some((name, pages)) = spec.upkeep.backing(self.memory()) {
+                let Some(device) = self.device(name) else {
+                    return fail(format!("there is no device \"{name}\""));
+                };
+                let block = self.taken(areas, device);
+                let room = (self.devices()[device].size.0 / PAGE_SIZE).saturating_sub(block);
+                let Some(pages) = u32::try_from(pages).ok().filter(|&pages| u64::from(pages) <= room) else {
+                    return fail(format!("{spec} does not fit on its backing device"));
+                };
+                place = Some((device, block, pages));
+            }
+            areas[first + number].zram = Some(spec.upkeep.apply(config, place, self.memory()));
+        }
+        Ok(())
+    }
+
+    /// The first block of a device that no swap area and no zram device has.
+    pub(crate) fn taken(&self, areas: &[SwapArea], device: usize) -> u64 {
+        let ends = areas.iter().filter_map(|area| match area.zram {
+            None => (area.device.index() == device).then_some(u64::from(area.pages)),
+            Some(zram) => {
+                let backing = zram.backing.filter(|backing| backing.device.index() == device)?;
+                Some(backing.block + u64::from(backing.pages))
+            }
+        });
+        ends.max().unwrap_or(0)
     }
 }
 
@@ -190,6 +198,8 @@ mod tests {
             "zram:4294967296,algorithm=lzo-rle",
             "zram:50%,algorithm=zstd,mem_limit=10%,priority=100",
             "nvme0:8589934592,priority=-3",
+            "zram:50%,algorithm=lz4,backing=nvme0:1073741824,writeback=huge_idle,writeback_limit=10%,recompress=zstd,\
+             recompress_type=huge,threshold=3000,idle=1000us,every=500us",
         ] {
             assert_eq!(text.parse::<SwapSpec>().unwrap().to_string(), text);
         }
@@ -199,6 +209,13 @@ mod tests {
             ("zram:1G,algorithm=lz77", "is none of lzo-rle, lz4, zstd"),
             ("nvme0:1G,algorithm=lz4", "has no setting 'algorithm'"),
             ("zram:1G,priority", "sets nothing"),
+            ("zram:1G,backing=nvme0:1G", "need each other"),
+            ("zram:1G,writeback=all", "is none of idle, huge, huge_idle"),
+            ("zram:1G,recompress=zstd", "every=TIME"),
+            ("zram:1G,recompress=zstd,every=1s,threshold=4000", "is not between 1 and 3624"),
+            ("zram:1G,recompress=zstd,every=1s,recompress_type=idle", "idle=TIME"),
+            ("zram:1G,every=soon", "is no time like 30s"),
+            ("nvme0:1G,writeback=idle", "has no setting 'writeback'"),
         ] {
             let error = text.parse::<SwapSpec>().unwrap_err();
             assert!(error.contains(expected), "{text}: {error}");
@@ -214,7 +231,7 @@ mod tests {
         };
         let found =
             areas(&["zram:50%,algorithm=lz4,mem_limit=64M", "nvme0:1G", "zram:4M,priority=5"]).unwrap();
-        let zram = |mem_limit, compressor| Some(ZramConfig { compressor, mem_limit });
+        let zram = |mem_limit, compressor| Some(ZramConfig { mem_limit, ..ZramConfig::new(compressor) });
         assert_eq!(
             found.iter().map(|area| (area.pages, area.priority, area.zram)).collect::<Vec<_>>(),
             [
@@ -234,5 +251,23 @@ mod tests {
         }
         assert_eq!(laptop().swap_areas().unwrap().len(), 1);
         assert!(areas(&[]).unwrap().is_empty());
+    }
+
+    #[test]
+    fn backing_devices_come_behind_the_swap_area() {
+        let laptop = || MachineSpec::preset("laptop").unwrap().with_memory(1 << 30).unwrap();
+        let backed = |size| format!("zram:1G,backing=nvme0:{size},writeback=huge,every=1s");
+        let areas = |texts: &[String]| {
+            let specs: Vec<SwapSpec> = texts.iter().map(|text| text.parse().unwrap()).collect();
+            laptop().with_swap(&specs).and_then(|spec| spec.swap_areas())
+        };
+        let found = areas(&[backed("8M"), "nvme0:4M".into(), backed("4M")]).unwrap();
+        let places = found.iter().map(|area| {
+            area.zram.and_then(|zram| zram.backing).map(|backing| (backing.block, backing.pages))
+        });
+        assert_eq!(places.collect::<Vec<_>>(), [Some((1024, 2048)), None, Some((3072, 1024))]);
+        assert_eq!(laptop().taken(&found, 0), 4096);
+        let error = areas(&[backed("900G")]).unwrap_err().to_string();
+        assert!(error.contains("does not fit on its backing device"), "{error}");
     }
 }

@@ -119,7 +119,7 @@ fn check_folio<M: Machine>(
     {
         return Err(format!("{pfn} has {flags:?}, the tree says dirty {dirty}, writeback {writeback}"));
     }
-    if !flags.intersects(FrameFlags::UPTODATE | FrameFlags::LOCKED) {
+    if !flags.intersects(FrameFlags::UPTODATE | FrameFlags::LOCKED) && !f.has_read_error() {
         return Err(format!("{pfn} is neither up to date nor being read"));
     }
     if index.0 >= f.pages() {

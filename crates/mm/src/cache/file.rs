@@ -20,6 +20,10 @@ pub struct File {
     nameless: AtomicBool,
     /// When the oldest dirty page became dirty; 0 if none is.
     dirtied_at: AtomicU64,
+    /// A write has failed, and no call has reported it (`AS_EIO`).
+    write_error: AtomicBool,
+    /// A read has failed: some folios may be neither up to date nor being read.
+    read_error: AtomicBool,
     pub(super) tree: Lock<PageTree>,
     pub(super) readahead: Lock<Readahead>,
     /// Pages whose content is on the device; the rest reads as zeroes.
@@ -34,6 +38,8 @@ impl Default for File {
             block: AtomicU64::new(0),
             nameless: AtomicBool::new(false),
             dirtied_at: AtomicU64::new(0),
+            write_error: AtomicBool::new(false),
+            read_error: AtomicBool::new(false),
             tree: Lock::of(LockClass::CachePages, PageTree::default()),
             readahead: Lock::default(),
             extents: Lock::default(),
@@ -52,6 +58,8 @@ impl File {
         self.block.store(block, Relaxed);
         self.nameless.store(nameless, Relaxed);
         self.dirtied_at.store(0, Relaxed);
+        self.write_error.store(false, Relaxed);
+        self.read_error.store(false, Relaxed);
         *self.readahead.lock() = Readahead::default();
         *self.extents.lock() = Extents::default();
         if device != SHMEM {
@@ -111,6 +119,26 @@ impl File {
             Some(now) => drop(self.dirtied_at.compare_exchange(0, now.max(1), Relaxed, Relaxed)),
             None => self.dirtied_at.store(0, Relaxed),
         }
+    }
+
+    /// A page could not be written.
+    pub(super) fn note_write_error(&self) {
+        self.write_error.store(true, Relaxed);
+    }
+
+    /// A page could not be read.
+    pub(super) fn note_read_error(&self) {
+        self.read_error.store(true, Relaxed);
+    }
+
+    /// Whether a page could not be read so far.
+    pub(super) fn has_read_error(&self) -> bool {
+        self.read_error.load(Relaxed)
+    }
+
+    /// Whether a page could not be written since the last call.
+    pub(crate) fn take_write_error(&self) -> bool {
+        self.write_error.load(Relaxed) && self.write_error.swap(false, Relaxed)
     }
 
     /// Device and block of a page.

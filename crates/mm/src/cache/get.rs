@@ -64,8 +64,9 @@ impl Cache {
         if f.is_shmem() {
             return self.get_shmem_page(memory, id, index, gfp);
         }
-        let mut waited = false;
-        let mut missed = false;
+        let (mut waited, mut missed) = (false, false);
+        // Whether this call has read the page by itself.
+        let mut alone = false;
         while index.0 < f.pages() {
             let mut found = lookup(memory, f, index);
             if found.is_none() && !missed {
@@ -77,6 +78,7 @@ impl Cache {
                 let added = self.add_new(memory, id, (index, Order::ZERO), gfp)?;
                 if let Some(pfn) = added {
                     self.fill(memory, f, pfn);
+                    alone = true;
                 }
                 found = added.map(CachedFolio::single);
             }
@@ -89,9 +91,38 @@ impl Cache {
             if is_page_of(memory, folio.head, id, index) && frame.has(FrameFlags::UPTODATE) {
                 return Ok(Page { folio: folio.head, pfn: folio.frame(index), major: missed, waited });
             }
-            // Truncated during the wait.
+            // It was truncated during the wait, or its read has failed. That of read-ahead is done again.
+            let failed = alone && is_page_of(memory, folio.head, id, index);
+            alone |= !failed && self.read_again(memory, (id, index), folio);
             memory.put(folio.head);
+            if failed {
+                return Err(CacheError::Io);
+            }
         }
         Err(CacheError::BeyondEnd)
+    }
+
+    /// Start to read the folio of a page again if its read has failed. Returns whether it has started.
+    pub(super) fn read_again<M: Machine>(
+        &self,
+        memory: &Memory<M>,
+        (id, index): (FileId, PageIndex),
+        folio: CachedFolio,
+    ) -> bool {
+        let (f, pfn) = (self.file(id), folio.head);
+        memory.lock_folio(pfn);
+        let failed = is_page_of(memory, pfn, id, index) && !memory.frames[pfn].has(FrameFlags::UPTODATE);
+        let first = folio.first(index).0;
+        if failed && f.extents.lock().holds(first..first + folio.pages()).is_some() {
+            self.fill(memory, f, pfn);
+            return true;
+        }
+        if failed {
+            // The file was cut in the folio's middle meanwhile: the page gets another folio.
+            self.remove(memory, pfn);
+            memory.put(pfn);
+        }
+        memory.unlock_folio(pfn);
+        false
     }
 }

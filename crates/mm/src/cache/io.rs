@@ -3,11 +3,15 @@
 //! A read holds the folio's lock until it has ended, which keeps the folio in its cache. A write sets WRITEBACK and
 //! needs the lock only to start: a folio under write-back is never taken out of its cache, so the cache's reference
 //! stays. An interrupt reports the end of a transfer, so only short locks may be taken there.
+//!
+//! A read that fails leaves its folio unlocked and not up to date: the task that needs the page finds it so. A write to
+//! swap that fails leaves its folio dirty, in memory. A write to a file that fails leaves the folio clean, as Linux
+//! does: the file remembers the error for the next fsync(2), and the content is lost once the folio is reclaimed.
 
 use super::Cache;
 use super::tree::TreeMark;
 use crate::event::{Concern, Event};
-use crate::frame::{FrameFlags, Owner};
+use crate::frame::{Frame, FrameFlags, Owner};
 use crate::machine::{Io, Machine, Scope, WaitKey, Work};
 use crate::memory::Memory;
 use crate::primitive::Ordering::Relaxed;
@@ -25,6 +29,12 @@ pub(super) fn fill_with_zeroes<M: Machine>(memory: &Memory<M>, pfn: Pfn) {
     memory.frames[pfn].set(FrameFlags::UPTODATE);
 }
 
+/// A folio could not be written to its slots: it must not be reclaimed.
+pub(super) fn keep_in_memory(frame: &Frame) {
+    frame.set(FrameFlags::DIRTY);
+    frame.clear(FrameFlags::RECLAIM);
+}
+
 pub(super) fn submit_read<M: Machine>(memory: &Memory<M>, pfn: Pfn, device: DeviceId, block: u64) {
     let pages = memory.frames[pfn].pages();
     count_read(memory, pages);
@@ -38,7 +48,8 @@ impl Cache {
     /// until it is written, and stays locked until the caller unlocks it. It is dirty again if zram could not take it.
     /// No page-table entry may be able to make it dirty unnoticed.
     ///
-    /// Returns `false` for a page of shmem if swap is full; the page is unchanged.
+    /// Returns `false` for a page of shmem if swap is full, and for a folio that only zswap may have and does not take;
+    /// it is dirty then.
     pub(crate) fn write_page_start<M: Machine>(&self, memory: &Memory<M>, pfn: Pfn) -> bool {
         let frame = &memory.frames[pfn];
         assert!(
@@ -53,10 +64,7 @@ impl Cache {
             Owner::File(_) if !frame.has(FrameFlags::SWAPCACHE) && !self.move_to_swap(memory, pfn) => {
                 return false;
             }
-            _ => {
-                self.start_swap_write(memory, pfn);
-                return true;
-            }
+            _ => return self.start_swap_write(memory, pfn),
         };
         memory.count(Stat::NrWriteback, pages as i64);
         memory.count(Stat::PgpgOut, pages as i64 * (PAGE_SIZE / 1024) as i64);
@@ -89,16 +97,33 @@ impl Cache {
         f.place(index)
     }
 
-    /// A transfer has ended.
-    pub fn io_done<M: Machine>(&self, memory: &Memory<M>, io: &Io) {
+    /// A transfer has ended. `done`: the device has not failed.
+    pub(crate) fn end_io<M: Machine>(&self, memory: &Memory<M>, io: &Io, done: bool) {
         let _scope = memory.scope(Scope::BioEndio);
         memory.charge(Work::IoComplete, 1);
         memory.writes_frame(io.frame);
-        if io.write {
+        let frame = &memory.frames[io.frame];
+        if io.write && frame.has(FrameFlags::WRITEBACK) {
+            if !done {
+                self.note_failed_write(frame);
+            }
             self.end_write(memory, io.frame);
         } else {
-            memory.frames[io.frame].set(FrameFlags::UPTODATE);
+            if done {
+                frame.set(FrameFlags::UPTODATE);
+            } else if let Owner::File(id) = frame.owner() {
+                self.file(id).note_read_error();
+            }
+            // A page for the device behind zram, too, is locked while it is written, and up to date if it is there.
             memory.unlock_folio(io.frame);
+        }
+    }
+
+    /// A folio that is under write-back could not be written.
+    fn note_failed_write(&self, frame: &Frame) {
+        match frame.owner() {
+            Owner::File(id) if !frame.has(FrameFlags::SWAPCACHE) => self.file(id).note_write_error(),
+            _ => keep_in_memory(frame),
         }
     }
 

@@ -45,13 +45,16 @@ mod swapio;
 #[cfg(test)]
 pub(crate) mod tests;
 pub mod tree;
+mod zswap;
 
 pub use file::File;
 pub(crate) use split::CACHE_AND_CALLER;
 pub(crate) use swapin::{
     Nearby, SwapinStep, add_to_swap, drop_swap_entry, drop_unmapped, free_swap, page_of_slot, read_unshared,
-    read_zswap_slot, remove_from_swap_cache, swapin, swapin_near,
+    remove_from_swap_cache, swapin, swapin_near,
 };
+
+pub(crate) use zswap::GroupShrunk;
 
 use crate::api::{FileAdvice, FileKind};
 use crate::arena::Arena;
@@ -73,6 +76,8 @@ pub enum CacheError {
     Shortage(Shortage),
     /// The file ends before it.
     BeyondEnd,
+    /// A device could not read it.
+    Io,
 }
 
 impl From<Shortage> for CacheError {

@@ -167,6 +167,7 @@ impl Cache {
     ) -> Result<FolioSpan, CacheError> {
         let f = self.file(id);
         let index = PageIndex(pos / PAGE_SIZE);
+        let mut again = false;
         loop {
             if f.is_shmem() {
                 f.grow_to(end.min((index.0 + 1) * PAGE_SIZE));
@@ -183,12 +184,19 @@ impl Cache {
                 },
             };
             memory.lock_folio(folio.head);
-            let uptodate = memory.frames[folio.head].has(FrameFlags::UPTODATE);
-            if uptodate && is_page_of(memory, folio.head, id, index) {
-                return Ok(FolioSpan::of(folio, index));
+            let part = FolioSpan::of(folio, index);
+            let is_page = is_page_of(memory, folio.head, id, index);
+            let whole = part.first.0 * PAGE_SIZE == pos && part.end() <= end;
+            if is_page && (whole || memory.frames[folio.head].has(FrameFlags::UPTODATE)) {
+                return Ok(part);
             }
             memory.unlock_folio(folio.head);
+            let failed = is_page && again;
+            again |= !failed && self.read_again(memory, (id, index), folio);
             memory.put(folio.head);
+            if failed {
+                return Err(CacheError::Io);
+            }
         }
     }
 

@@ -75,8 +75,22 @@ pub(crate) fn swapin_near<M: Machine>(
         if memory.frames[pfn].has(FrameFlags::UPTODATE) {
             return Ok(SwappedIn { folio: pfn, major });
         }
+        let failed = has_failed(memory, pfn, slot);
         memory.put(pfn);
+        if failed {
+            return Err(CacheError::Io);
+        }
     }
+}
+
+/// Whether the read of a slot has failed. The page stays in the swap cache, and nobody gets its content, until it is
+/// reclaimed: then the next task that needs it reads it again.
+fn has_failed<M: Machine>(memory: &Memory<M>, pfn: Pfn, slot: SwapSlot) -> bool {
+    memory.lock_folio(pfn);
+    let here = page_of_slot(memory, pfn, slot).is_some();
+    let failed = here && !memory.frames[pfn].has(FrameFlags::UPTODATE);
+    memory.unlock_folio(pfn);
+    failed
 }
 
 /// A folio from the swap cache, up to date, with a reference for the caller.
@@ -193,33 +207,52 @@ fn enter<M: Machine>(memory: &Memory<M>, slot: SwapSlot, pfn: Pfn, gfp: Gfp) -> 
     Some(())
 }
 
-/// Read a slot whose content is in memory, and which only the caller uses, into a new page that no other task can find.
-/// The shadow is that of an earlier page.
+/// Read a slot of zram, which only the caller uses, into a new page that no other task can find. The shadow is that of
+/// an earlier page. `false`: the backing device has failed.
 pub(crate) fn read_unshared<M: Machine>(
     memory: &Memory<M>,
     slot: SwapSlot,
     pfn: Pfn,
     shadow: Option<Shadow>,
     gfp: Gfp,
-) {
+) -> bool {
     memory.frames[pfn].set(FrameFlags::LOCKED | FrameFlags::SWAPBACKED);
     if let Some(shadow) = shadow {
         let free = || memory.swap.free_slots();
         memory.lru.refault(memory, &[(pfn, shadow)], free, gfp.is_faulted());
     }
     read_slot_into(memory, pfn, slot, true);
+    memory.wait_unlocked(pfn);
+    memory.frames[pfn].has(FrameFlags::UPTODATE)
 }
 
-/// Read what zswap has of a slot into a new, locked page of the swap cache, to write it to the slot. `None`: it is in
-/// the swap cache already, zswap does not have it any more, or there is no memory.
-pub(crate) fn read_zswap_slot<M: Machine>(memory: &Memory<M>, slot: SwapSlot, gfp: Gfp) -> Option<Pfn> {
+/// What became of a slot that zswap was to give up.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum ZswapRead {
+    /// A new, locked page of the swap cache has its content, with a reference for the caller.
+    Done(Pfn),
+    /// It is in the swap cache already.
+    Cached,
+    /// zswap does not have it any more, or there is no memory.
+    Failed,
+}
+
+/// Read what zswap has of a slot into a new page, to write it to the slot.
+pub(super) fn read_zswap_slot<M: Machine>(memory: &Memory<M>, slot: SwapSlot, gfp: Gfp) -> ZswapRead {
+    if memory.swap.is_cached(slot) {
+        return ZswapRead::Cached;
+    }
+    take_from_zswap(memory, slot, gfp).map_or(ZswapRead::Failed, ZswapRead::Done)
+}
+
+fn take_from_zswap<M: Machine>(memory: &Memory<M>, slot: SwapSlot, gfp: Gfp) -> Option<Pfn> {
     if !is_unread(memory, slot) {
         return None;
     }
     let low = memory.new_folio(Order::ZERO, gfp);
     let pfn = low.or_else(|_| memory.new_folio(Order::ZERO, Gfp { mark: Watermark::Min, ..gfp })).ok()?;
     enter(memory, slot, pfn, gfp)?;
-    if !memory.zswap.take_to_write(&memory.zs(), pfn, slot) {
+    if !memory.zswap.take_to_write(&memory.zswap_memory(), pfn, slot) {
         remove_from_swap_cache(memory, pfn, None);
         memory.unlock_folio(pfn);
         memory.put(pfn);

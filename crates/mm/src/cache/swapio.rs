@@ -5,7 +5,7 @@
 //! Source: `swap_writepage` and `swap_read_folio` in mm/page_io.c of Linux 6.12.
 
 use super::Cache;
-use super::io::{count_read, submit_read};
+use super::io::{count_read, keep_in_memory, submit_read};
 use crate::event::{Concern, Event};
 use crate::frame::FrameFlags;
 use crate::machine::{Io, Machine, Work};
@@ -15,8 +15,9 @@ use crate::units::*;
 use crate::zram::Zram;
 
 impl Cache {
-    /// Start to write a locked folio of the swap cache to its slots, or keep its content in memory.
-    pub(super) fn start_swap_write<M: Machine>(&self, memory: &Memory<M>, pfn: Pfn) {
+    /// Start to write a locked folio of the swap cache to its slots, or keep its content in memory. `false`: zswap does
+    /// not take it, and its group may have nothing written to devices then; it is dirty as before.
+    pub(super) fn start_swap_write<M: Machine>(&self, memory: &Memory<M>, pfn: Pfn) -> bool {
         let frame = &memory.frames[pfn];
         let (slot, pages) = (frame.swap_slot(), frame.pages());
         frame.clear(FrameFlags::DIRTY);
@@ -25,17 +26,28 @@ impl Cache {
         memory.swap.set_zeroes(slot, pages, zeroes);
         if zeroes {
             memory.count(Stat::SwpoutZero, i64::from(pages));
-            return;
+            return true;
         }
-        if frame.order() == Order::ZERO && memory.store_in_zswap(pfn, slot) {
-            return;
+        if memory.packs() {
+            let group = memory.lru.groups.nearest_live(frame.group());
+            if frame.order() == Order::ZERO {
+                let allowed = self.makes_room_in_zswap(memory, group);
+                if memory.store_in_zswap((pfn, group), slot, allowed) {
+                    return true;
+                }
+            }
+            if !memory.may_write_to_slot(group) {
+                frame.set(FrameFlags::DIRTY);
+                return false;
+            }
         }
         self.write_to_slot(memory, pfn);
+        true
     }
 
-    /// Write a locked page that [`read_zswap_slot`](super::read_zswap_slot) has returned to its slot, and unlock it. It
-    /// is to be reclaimed once it is written.
-    pub(crate) fn write_from_zswap<M: Machine>(&self, memory: &Memory<M>, pfn: Pfn) {
+    /// Write a locked page that [`read_zswap_slot`](super::swapin::read_zswap_slot) has returned to its slot, and
+    /// unlock it. It is to be reclaimed once it is written.
+    pub(super) fn write_from_zswap<M: Machine>(&self, memory: &Memory<M>, pfn: Pfn) {
         let frame = &memory.frames[pfn];
         memory.event(Event::TlbHazard, Concern::Frames { first: pfn, count: 1 }.args());
         frame.set(FrameFlags::RECLAIM);
@@ -67,8 +79,7 @@ impl Cache {
     fn write_to_zram<M: Machine>(&self, memory: &Memory<M>, pfn: Pfn, (zram, number): (&Zram, u32)) {
         let (frame, zs) = (&memory.frames[pfn], memory.zs());
         if !(0..frame.pages()).all(|page| zram.write(&zs, pfn.add(page), number + page)) {
-            frame.set(FrameFlags::DIRTY);
-            frame.clear(FrameFlags::RECLAIM);
+            keep_in_memory(frame);
         }
         memory.charge(Work::IoComplete, 1);
         self.end_write(memory, pfn);
@@ -87,12 +98,17 @@ pub(super) fn read_slot_into<M: Machine>(memory: &Memory<M>, pfn: Pfn, slot: Swa
             frame.set(FrameFlags::DIRTY);
         }
     } else if let Some((zram, number)) = memory.zram_of(slot) {
+        memory.note_disk_swapin(pfn);
         memory.count(Stat::PswpIn, 1);
+        if let Some((device, block)) = zram.read(&memory.zs(), pfn, number) {
+            submit_read(memory, pfn, device, block);
+            return;
+        }
         count_read(memory, 1);
         memory.charge(Work::IoSubmit, 1);
-        zram.read(&memory.zs(), pfn, number);
         memory.charge(Work::IoComplete, 1);
     } else {
+        memory.note_disk_swapin(pfn);
         memory.count(Stat::PswpIn, 1);
         let (device, block) = memory.swap.place(slot);
         submit_read(memory, pfn, device, block);

@@ -44,7 +44,7 @@ pub(crate) fn while_waiting(core: &MmCore<TestMachine>, act: fn(&MmCore<TestMach
 
 pub(crate) fn store(frames: u32, slots: u32) -> Rc<MmCore<TestMachine>> {
     let mut machine = TestMachine::simple(1, frames);
-    machine.io_done = Some(|io| with_store(|store| store.cache.io_done(store, io)));
+    machine.io_done = Some(|io| with_store(|store| store.cache.end_io(store, io, true)));
     let mmu = Mmu::new(machine, Knobs::default());
     let alloc = Allocator::new(&mmu).unwrap();
     let lru = Lru::new(&mmu.machine);

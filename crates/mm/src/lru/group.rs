@@ -5,10 +5,12 @@
 //! together). A group that is removed stays as a dead group: its number is not used again, its lists and charges go to
 //! its parent, and folios that were isolated follow when they are put back.
 
+mod zswapped;
+
 use super::PolicyKind;
 use super::protect::Claim;
 use super::stock::Stocks;
-use crate::api::{Error, GroupLimits};
+use crate::api::{Error, GroupLimits, ZswapLimits};
 use crate::arena::Arena;
 use crate::knobs::Knob;
 use crate::lock::Lock;
@@ -17,6 +19,7 @@ use crate::platform::Platform;
 use crate::primitive::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering::*};
 use crate::stat::GroupStat;
 use crate::units::*;
+use zswapped::GroupZswap;
 
 /// The group at the root of the tree.
 pub const ROOT: GroupId = GroupId(0);
@@ -50,6 +53,7 @@ struct Group {
     /// `vm.swappiness` + 1, and the number of its policy + 1; 0: the setting of the root.
     swappiness: AtomicU32,
     policy: AtomicU32,
+    zswap: GroupZswap,
     /// Events in the group and the groups below.
     counts: [AtomicU64; GroupStat::COUNT],
 }
@@ -91,6 +95,7 @@ impl Groups {
         let groups: Arena<Group> = Arena::default();
         let root = &groups[groups.claim()];
         store_limits(root, GroupLimits::default());
+        root.zswap.set(ZswapLimits::default());
         root.live.store(true, Release);
         Groups { groups, tree: Lock::new(()), stocks: Stocks::new(cpus) }
     }
@@ -118,6 +123,7 @@ impl Groups {
         let id = GroupId(self.groups.claim() as u16);
         let (group, above) = (self.at(id), self.at(parent));
         store_limits(group, limits);
+        group.zswap.set(ZswapLimits::default());
         for (own, parents) in [(&group.swappiness, &above.swappiness), (&group.policy, &above.policy)] {
             own.store(parents.load(Relaxed), Relaxed);
         }
@@ -169,7 +175,7 @@ impl Groups {
     }
 
     /// Take a group without children and spaces out of the tree. The tree is locked.
-    pub(super) fn unlink(&self, id: GroupId) -> Result<GroupId, Error> {
+    pub(crate) fn unlink(&self, id: GroupId) -> Result<GroupId, Error> {
         if !self.is_live(id) {
             return Err(Error::NotFound);
         }
@@ -185,6 +191,7 @@ impl Groups {
         at.store(group.sibling.load(Relaxed), Release);
         group.live.store(false, Release);
         store_limits(group, GroupLimits::default());
+        group.zswap.set(ZswapLimits::default());
         self.propagate(id);
         Ok(parent)
     }
@@ -445,6 +452,12 @@ impl Groups {
     fn pages_over_high(&self, group: GroupId) -> Option<u64> {
         let (usage, high) = (self.usage(group), self.at(group).high.load(Relaxed));
         (usage > high).then(|| usage - high)
+    }
+
+    /// Charge pages to a group alone, or uncharge them, whatever its limits.
+    fn force(&self, group: GroupId, by: i64) {
+        self.change(group, by);
+        self.at(group).peak.fetch_max(self.usage(group), Relaxed);
     }
 
     fn change(&self, group: GroupId, by: i64) {

@@ -223,11 +223,15 @@ impl Lru {
         for stock in self.groups.stocks.each().filter(|stock| stock.pages > 0) {
             self.groups.upwards(stock.group).for_each(|above| sums[above.index()] += stock.pages);
         }
+        for group in (1..sums.len()).map(|group| GroupId(group as u16)) {
+            let objects = self.groups.zswap_charged(group);
+            self.groups.upwards(group).for_each(|above| sums[above.index()] += objects);
+        }
         for (group, &sum) in sums.iter().enumerate() {
             let (group, usage) = (GroupId(group as u16), self.groups.usage(GroupId(group as u16)));
             if usage != sum {
                 return Err(format!(
-                    "{group} is charged {usage} pages, its folios and CPUs' stocks hold {sum}"
+                    "{group} is charged {usage} pages, its folios, CPUs' stocks and zswap hold {sum}"
                 ));
             }
         }

@@ -18,6 +18,7 @@ impl From<CacheError> for Error {
         match error {
             CacheError::Shortage(_) => Error::NoMemory,
             CacheError::BeyondEnd => Error::Invalid,
+            CacheError::Io => Error::Io,
         }
     }
 }
@@ -46,13 +47,15 @@ impl<M: Machine> Mm<M> {
         let _scope = self.mmu().scope(Scope::FilemapRead);
         let mut done = 0;
         while done < len {
-            let got = self.with_room(None, group, |gfp| {
+            let read = self.with_room(None, group, |gfp| {
                 self.core.cache.read(&self.core, file, offset + done, len - done, gfp, sink)
-            })?;
-            if got == 0 {
-                break;
+            });
+            match read {
+                // What was read before counts.
+                Err(CacheError::Io) if done > 0 => break,
+                Ok(0) => break,
+                got => done += got?,
             }
-            done += got;
         }
         Ok(done)
     }
@@ -71,9 +74,14 @@ impl<M: Machine> Mm<M> {
         let _held = self.inodes.ensure(file.0).0.write(&self.mmu().machine, WaitKey::File(file));
         let mut done = 0;
         while done < len {
-            done += self.with_room(None, group, |gfp| {
+            let written = self.with_room(None, group, |gfp| {
                 self.core.cache.write(&self.core, file, offset + done, len - done, gfp, source)
-            })?;
+            });
+            match written {
+                // What was written before counts.
+                Err(CacheError::Io) if done > 0 => break,
+                written => done += written?,
+            }
             writeback::balance_dirty(&self.core, &self.writeback, file);
         }
         Ok(done)
@@ -82,8 +90,14 @@ impl<M: Machine> Mm<M> {
     /// Write the file's dirty pages and wait for them.
     pub fn fsync(&self, file: FileId) -> Result<(), Error> {
         let _scope = self.mmu().scope(Scope::DoFsync);
-        writeback::sync_range(&self.core, &self.writeback, file, PageIndex(0), PageIndex(u64::MAX));
-        Ok(())
+        self.sync(file, PageIndex(0), PageIndex(u64::MAX))
+    }
+
+    /// Write the dirty pages of a range and wait for them. An error if a write of the file has failed since the last
+    /// call.
+    pub(super) fn sync(&self, file: FileId, first: PageIndex, end: PageIndex) -> Result<(), Error> {
+        writeback::sync_range(&self.core, &self.writeback, file, first, end);
+        if self.core.cache.file(file).take_write_error() { Err(Error::Io) } else { Ok(()) }
     }
 
     /// Set the size; pages beyond it are unmapped everywhere and dropped.

@@ -5,7 +5,7 @@
 
 use super::Mm;
 use super::oom::Unmet;
-use crate::api::{Error, GroupLimits};
+use crate::api::{Error, GroupLimits, ZswapLimits};
 use crate::knobs::Knob;
 use crate::lru::{LruList, PolicyKind, ROOT};
 use crate::machine::Machine;
@@ -13,7 +13,7 @@ use crate::reclaim::{self, Retries};
 use crate::stat::GroupStat;
 use crate::units::*;
 
-/// The state of a control group, as in its files; all sizes in pages.
+/// The state of a control group, as in its files; sizes in pages unless they say otherwise.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct GroupAccount {
     /// The parent; `None` for the root.
@@ -24,6 +24,8 @@ pub struct GroupAccount {
     pub usage: [u64; 2],
     /// memory.swap.current and memory.swap.peak.
     pub swap: [u64; 2],
+    /// memory.zswap.current, in bytes, and how many pages these are.
+    pub zswap: [u64; 2],
     /// Pages on its lists and on those of the groups below, in the order of [`LruList`].
     pub lists: [u64; LruList::COUNT],
     counts: [u64; GroupStat::COUNT],
@@ -49,6 +51,7 @@ impl<M: Machine> Mm<M> {
             live: lru.groups.is_live(group),
             usage: [lru.groups.usage(group), lru.groups.peak(group)],
             swap: [swap.usage(group), swap.peak(group)],
+            zswap: lru.groups.zswap_usage(group),
             lists: LruList::ALL.map(on),
             counts: core::array::from_fn(|i| lru.groups.counted(group, GroupStat::ALL[i])),
         })
@@ -95,6 +98,17 @@ impl<M: Machine> Mm<M> {
         }
     }
 
+    /// The limits of zswap of a group.
+    pub fn group_zswap_limits(&self, group: GroupId) -> Result<ZswapLimits, Error> {
+        let groups = &self.core.lru.groups;
+        if groups.is_live(group) { Ok(groups.zswap_limits(group)) } else { Err(Error::NotFound) }
+    }
+
+    /// Change the limits of zswap of a group other than the root. What zswap holds stays.
+    pub fn set_group_zswap_limits(&self, group: GroupId, limits: ZswapLimits) -> Result<(), Error> {
+        self.core.lru.groups.set_zswap_limits(group, limits)
+    }
+
     /// Set a group's own value of `vm.swappiness` or `reclaim.policy`, for a group other than the root and groups that
     /// are created below it later. Other knobs are global.
     pub fn set_group_knob(&self, group: GroupId, knob: Knob, value: u64) -> Result<(), Error> {
@@ -118,7 +132,7 @@ impl<M: Machine> Mm<M> {
     /// Remove a group without spaces and groups in it. Its parent takes over its charges.
     pub fn remove_group(&self, group: GroupId) -> Result<(), Error> {
         self.core.lru.remove_group(&self.core, group)?;
-        self.core.zswap.reparent(group, self.core.lru.groups.nearest_live(group));
+        self.core.zswap.reparent(&self.core.lru.groups, group);
         self.core.swap.groups.set_max(group, u64::MAX);
         Ok(())
     }

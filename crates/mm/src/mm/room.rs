@@ -49,7 +49,7 @@ impl HasShortage for CacheError {
     fn shortage(&self) -> Option<Shortage> {
         match *self {
             CacheError::Shortage(shortage) => Some(shortage),
-            CacheError::BeyondEnd => None,
+            CacheError::BeyondEnd | CacheError::Io => None,
         }
     }
 }

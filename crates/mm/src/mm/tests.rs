@@ -2,6 +2,7 @@
 
 mod asks;
 mod ending;
+mod failing;
 mod flushes;
 mod kept;
 mod large;
@@ -244,7 +245,7 @@ impl Bench {
     fn reach(&self, process: usize, at: u64, store: bool) -> Option<Pfn> {
         match reach(&self.mm, self.spaces[process].0, Vpn(at), store, 4) {
             Ok((pfn, _)) => Some(pfn),
-            Err(FaultError::Segv | FaultError::Bus) => None,
+            Err(FaultError::Segv | FaultError::Bus | FaultError::Io) => None,
             Err(FaultError::Killed) => panic!("the fault must find memory"),
         }
     }

@@ -54,7 +54,7 @@ impl<M: Machine> Reclaim<'_, M> {
                         groups.count(group, GroupStat::Low, 1);
                     }
                     self.shrink_vec(node, group, sc);
-                    self.shrink_slab(group, sc);
+                    self.shrink_slab(node, group, sc);
                     if partial && sc.nr_reclaimed >= sc.nr_to_reclaim {
                         return;
                     }

@@ -1,4 +1,5 @@
-//! What reclaim does beside freeing folios: it has pools of compressed memory move their objects together.
+//! What reclaim does beside freeing folios: it has pools of compressed memory move their objects together, and zswap
+//! write old pages to their slots.
 //!
 //! How much a pool could free is divided by the priority, as the scan of a list is; what that leaves too small to be
 //! worth a look is added up.
@@ -6,6 +7,7 @@
 //! Source: `do_shrink_slab` in mm/shrinker.c, `zs_shrinker_scan` in mm/zsmalloc.c of Linux 6.12.
 
 use super::{Reclaim, ScanControl};
+use crate::knobs::Knob;
 use crate::lru::ROOT;
 use crate::machine::Machine;
 use crate::units::*;
@@ -49,10 +51,26 @@ impl Share {
 
 impl<M: Machine> Reclaim<'_, M> {
     /// Have shrinkers work after a group's lists were scanned.
-    pub(super) fn shrink_slab(self, group: GroupId, sc: &ScanControl) {
-        if group == ROOT && self.core.packs() {
+    pub(super) fn shrink_slab(self, node: NodeId, group: GroupId, sc: &ScanControl) {
+        if !self.core.packs() {
+            return;
+        }
+        if group == ROOT {
             let zrams = self.core.zrams.iter().flatten().map(|zram| zram.pool());
             zrams.chain([self.core.zswap.pool()]).for_each(|pool| self.shrink_pool(pool, sc.priority));
+        }
+        if self.core.knobs.get(Knob::ZswapShrinkerEnabled) != 0 && self.core.may_write_to_slot(group) {
+            self.shrink_zswap(node, group, sc.priority);
+        }
+    }
+
+    fn shrink_zswap(self, node: NodeId, group: GroupId, priority: u32) {
+        let (core, zswap) = (self.core, &self.core.zswap);
+        let freeable = zswap.shrinkable(&core.lru.groups, group, node);
+        if freeable > 0 {
+            let share = Share::new(freeable, zswap.take_deferred(group, node), priority);
+            let look = |most| core.cache.shrink_zswap_list(core, group, node, most);
+            zswap.defer(group, node, share.spend(look));
         }
     }
 

@@ -132,7 +132,7 @@ impl Bench {
         let mut written = 0;
         while let Some(io) = self.core.machine.next_io() {
             written += if io.write { io.pages } else { 0 };
-            self.core.cache.io_done(&self.core, &io);
+            self.core.cache.end_io(&self.core, &io, true);
         }
         written
     }

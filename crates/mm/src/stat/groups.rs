@@ -17,6 +17,9 @@ named_table! {
         Pgrefill "pgrefill" "pages scanned on active lists";
         WorkingsetRefaultAnon "workingset_refault_anon" "anonymous pages that came back after eviction";
         WorkingsetRefaultFile "workingset_refault_file" "file pages that came back after eviction";
+        Zswpin "zswpin" "pages that came back from zswap";
+        Zswpout "zswpout" "pages that zswap took";
+        Zswpwb "zswpwb" "pages that zswap wrote to their devices";
         Low "low" "times that reclaim took from the group although it was below its memory.low";
         High "high" "times that a process reclaimed because the group was above its memory.high";
         Max "max" "times that the group was about to go above its memory.max";

@@ -17,11 +17,13 @@ mod flusher;
 mod limits;
 #[cfg(test)]
 mod tests;
+mod zram;
 mod zswap;
 
 pub use flusher::flusher;
 pub(crate) use limits::balance_dirty;
 pub use limits::{DirtyLimits, limits};
+pub(crate) use zram::zram_upkeep;
 pub(crate) use zswap::zswap;
 
 use crate::cache::tree::{MAX_INDEX, TreeMark};

@@ -122,6 +122,11 @@ impl ZsPool {
         self.classes.huge_size()
     }
 
+    /// The class of objects of `bytes`; a smaller one takes less memory.
+    pub(crate) fn class_of(&self, bytes: u32) -> usize {
+        self.classes.of(bytes)
+    }
+
     /// Allocate an object of 1 to [`PAGE_SIZE`] bytes. `None`: there is no memory at all.
     pub(crate) fn alloc<M: Machine>(&self, memory: &ZsMemory<'_, M>, bytes: u32) -> Option<ZsHandle> {
         assert!((1..=PAGE_SIZE as u32).contains(&bytes), "an object of {bytes} bytes");

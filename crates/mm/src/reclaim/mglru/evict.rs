@@ -89,11 +89,11 @@ impl<M: Machine> Reclaim<'_, M> {
         if self.core.lru.policy_in(group) != PolicyKind::MgLru {
             // Its front end does not age: each visit takes a share, then other groups are visited.
             self.shrink_vec(node, group, sc);
-            self.shrink_slab(group, sc);
+            self.shrink_slab(node, group, sc);
             return Turn::Young;
         }
         let aged = self.evict(node, group, sc);
-        self.shrink_slab(group, sc);
+        self.shrink_slab(node, group, sc);
         if aged {
             return Turn::Young;
         }

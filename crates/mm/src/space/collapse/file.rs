@@ -100,7 +100,7 @@ fn resident_whole<M: Machine>(
         ) {
             Ok(page) => core.put(page.folio),
             Err(CacheError::Shortage(shortage)) => return Err(shortage.into()),
-            Err(CacheError::BeyondEnd) => return Err(CollapseError::Unfit.into()),
+            Err(CacheError::BeyondEnd | CacheError::Io) => return Err(CollapseError::Unfit.into()),
         }
         from = index.0 + 1;
     }

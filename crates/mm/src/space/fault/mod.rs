@@ -47,6 +47,7 @@ impl From<CacheError> for FaultStop {
         match error {
             CacheError::Shortage(shortage) => FaultStop::Shortage(shortage),
             CacheError::BeyondEnd => FaultStop::Error(FaultError::Bus),
+            CacheError::Io => FaultStop::Error(FaultError::Io),
         }
     }
 }

@@ -3,6 +3,7 @@
 //! Source: `do_swap_page` in mm/memory.c of Linux 6.12, where swap devices with SWP_SYNCHRONOUS_IO are handled.
 
 use super::{Fault, FaultStop, Served};
+use crate::api::FaultError;
 use crate::cache::read_unshared;
 use crate::frame::{FrameFlags, Owner};
 use crate::machine::{Machine, WaitKey};
@@ -66,8 +67,10 @@ impl<M: Machine> Fault<'_, M> {
             return Ok(Served::MINOR);
         };
         core.note_swap_nodes();
-        read_unshared(core, slot, pfn, shadow, self.gfp);
-        let mapped = self.map_unshared(pfn, entry, slot);
+        let mapped = match read_unshared(core, slot, pfn, shadow, self.gfp) {
+            true => self.map_unshared(pfn, entry, slot),
+            false => Err(FaultStop::Error(FaultError::Io)),
+        };
         let maps = mapped == Ok(true);
         // The slot is free if the entry is gone.
         core.remove_from_swap(slot, shadow.filter(|_| !maps));

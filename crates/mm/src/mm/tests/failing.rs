@@ -1,0 +1,212 @@
+//! What becomes of pages when a device fails.
+
+use super::*;
+use crate::primitive::AtomicU32;
+use crate::primitive::Ordering::Relaxed;
+use crate::reclaim;
+use std_alloc::boxed::Box;
+
+const AT: Vpn = Vpn(0x5000);
+const PAGES: u64 = 4;
+
+struct Bench {
+    mm: Mm<TestMachine>,
+    blocks: Blocks,
+    space: SpaceId,
+    file: FileId,
+    /// How many transfers are done before the next fail, and how many fail then.
+    done: AtomicU32,
+    fails: AtomicU32,
+}
+
+/// Take one of a number, if there is one.
+fn take_one(from: &AtomicU32) -> bool {
+    let left = from.load(Relaxed);
+    from.store(left.saturating_sub(1), Relaxed);
+    left > 0
+}
+
+impl Bench {
+    /// A space, and a file of four pages.
+    fn new() -> &'static Bench {
+        let mm = with_swap(TestMachine::simple(2, 8192), 64);
+        let kind = FileKind::Disk { device: DeviceId(0), block: 1000 };
+        let (file, space) = (mm.create_file(kind, PAGES * PAGE_SIZE), mm.create_space(ROOT).unwrap());
+        let [done, fails] = [0; 2].map(AtomicU32::new);
+        let bench: &'static Bench =
+            Box::leak(Box::new(Bench { mm, blocks: Lock::default(), space, file, done, fails }));
+        *bench.mm.machine().idle.lock() = Some(Box::new(|_| bench.end_transfers()));
+        bench
+    }
+
+    /// The same; the space maps the file.
+    fn mapped() -> &'static Bench {
+        let bench = Bench::new();
+        let backing = Backing::File { file: bench.file, offset: PageIndex(0), shared: true, writable: true };
+        bench.mm.mmap(bench.space, &request(AT, PAGES, backing)).unwrap();
+        bench
+    }
+
+    fn end_transfers(&self) {
+        while let Some(io) = self.mm.machine().next_io() {
+            if !take_one(&self.done) && take_one(&self.fails) {
+                self.mm.io_failed(&io);
+            } else {
+                self.mm.machine().transfer(&io, &self.blocks, Some(5000 + io.block));
+                self.mm.io_done(&io);
+            }
+        }
+    }
+
+    /// Let `done` transfers be done, and `fails` fail then.
+    fn fail(&self, done: u32, fails: u32) {
+        self.done.store(done, Relaxed);
+        self.fails.store(fails, Relaxed);
+    }
+
+    fn all_have_failed(&self) {
+        assert_eq!((self.done.load(Relaxed), self.fails.load(Relaxed)), (0, 0));
+        self.mm.validate().unwrap();
+    }
+
+    fn load(&self) -> Result<u64, FaultError> {
+        let (pfn, _) = reach(&self.mm, self.space, AT, false, 4)?;
+        Ok(self.mm.machine().stamp(pfn))
+    }
+
+    fn store(&self, value: u64) {
+        let (pfn, _) = reach(&self.mm, self.space, AT, true, 4).unwrap();
+        self.mm.machine().set_stamp(pfn, value);
+    }
+
+    fn read(&self) -> (Result<u64, Error>, Vec<u64>) {
+        let mut got = Vec::new();
+        let mut sink = |pfn, _, _| got.push(self.mm.machine().stamp(pfn));
+        (self.mm.read(self.file, 0, PAGES * PAGE_SIZE, ROOT, &mut sink), got)
+    }
+
+    fn write(&self, bytes: u64, value: u64) -> Result<u64, Error> {
+        let mut source = |pfn, _, _| self.mm.machine().set_stamp(pfn, value);
+        self.mm.write(self.file, 0, bytes, ROOT, &mut source)
+    }
+
+    /// Reclaim the page three times: the first time may only write it.
+    fn page_out(&self) {
+        let (pfn, _) = reach(&self.mm, self.space, AT, false, 4).unwrap();
+        for _ in 0..3 {
+            if self.mm.core.lru.isolate(self.mm.mmu(), pfn) {
+                reclaim::pageout(&self.mm.core, &self.mm.reclaim, &self.mm, &[pfn]);
+            }
+            self.end_transfers();
+        }
+    }
+}
+
+#[test]
+fn a_page_whose_read_ahead_has_failed_is_read_alone() {
+    let bench = Bench::mapped();
+    // Four pages are read around the fault, each by itself.
+    bench.fail(0, 4);
+    assert_eq!(bench.load(), Ok(6000));
+    bench.all_have_failed();
+}
+
+#[test]
+fn a_page_that_cannot_be_read_raises_sigbus_until_it_can() {
+    let bench = Bench::mapped();
+    bench.fail(0, 6);
+    assert_eq!([bench.load(), bench.load()], [Err(FaultError::Io); 2]);
+    bench.all_have_failed();
+    assert_eq!(bench.load(), Ok(6000));
+}
+
+#[test]
+fn a_read_returns_what_came_before_the_failure_or_an_error() {
+    let bench = Bench::new();
+    // The window of four pages; the third fails, and fails again alone.
+    bench.fail(2, 1);
+    bench.mm.fadvise(bench.file, 0, 0, FileAdvice::WillNeed).unwrap();
+    bench.end_transfers();
+    // A call that got less than it wanted tries to go on.
+    bench.fail(0, 3);
+    assert_eq!(bench.read(), (Ok(2 * PAGE_SIZE), std_alloc::vec![6000, 6001]));
+    let first = bench.mm.read(bench.file, 2 * PAGE_SIZE, PAGE_SIZE, ROOT, &mut |_, _, _| {});
+    assert_eq!(first, Err(Error::Io));
+    bench.all_have_failed();
+    assert_eq!(bench.read(), (Ok(4 * PAGE_SIZE), std_alloc::vec![6000, 6001, 6002, 6003]));
+}
+
+#[test]
+fn a_write_of_a_part_needs_what_cannot_be_read_and_one_of_all_does_not() {
+    let bench = Bench::new();
+    // The page is read once for the write, and once more because that has failed.
+    bench.fail(0, 2);
+    assert_eq!(bench.write(8, 7), Err(Error::Io));
+    bench.all_have_failed();
+    assert_eq!(bench.write(PAGE_SIZE, 8), Ok(PAGE_SIZE));
+    assert_eq!(bench.read().1, [8, 6001, 6002, 6003]);
+}
+
+#[test]
+fn the_error_of_a_write_is_reported_once() {
+    for msync in [false, true] {
+        let bench = Bench::mapped();
+        let sync = || match msync {
+            false => bench.mm.fsync(bench.file),
+            true => bench.mm.msync(bench.space, AT, PAGES),
+        };
+        bench.store(7);
+        bench.fail(0, 1);
+        assert_eq!([sync(), sync()], [Err(Error::Io), Ok(())]);
+        bench.all_have_failed();
+        // The page is clean: what was stored is lost once it is reclaimed.
+        assert_eq!(bench.load(), Ok(7));
+        bench.page_out();
+        assert_eq!(bench.load(), Ok(6000));
+    }
+}
+
+#[test]
+fn a_page_that_cannot_be_written_to_swap_stays() {
+    let bench = Bench::new();
+    bench.mm.mmap(bench.space, &request(AT, 1, Backing::Anonymous)).unwrap();
+    bench.store(7);
+    bench.fail(0, 2);
+    bench.page_out();
+    bench.all_have_failed();
+    assert_eq!(bench.load(), Ok(7));
+    bench.page_out();
+    assert_eq!(bench.load(), Ok(7));
+}
+
+#[test]
+fn a_page_that_cannot_be_read_from_swap_raises_sigbus_until_it_is_reclaimed() {
+    let bench = Bench::new();
+    bench.mm.mmap(bench.space, &request(AT, 1, Backing::Anonymous)).unwrap();
+    bench.store(7);
+    bench.page_out();
+    bench.fail(0, 1);
+    // The second fault finds the page in the swap cache.
+    assert_eq!([bench.load(), bench.load()], [Err(FaultError::Io); 2]);
+    bench.all_have_failed();
+    for _ in 0..40 {
+        reclaim_node(&bench.mm);
+    }
+    assert_eq!(bench.load(), Ok(7));
+    bench.mm.validate().unwrap();
+}
+
+#[test]
+fn a_page_of_shmem_that_cannot_be_read_stays_in_swap() {
+    let bench = Bench::new();
+    bench.mm.mmap(bench.space, &request(AT, 1, Backing::AnonymousShared)).unwrap();
+    bench.store(7);
+    bench.page_out();
+    bench.fail(0, 1);
+    assert_eq!(bench.load(), Err(FaultError::Io));
+    bench.all_have_failed();
+    for _ in 0..40 {
+        reclaim_node(&bench.mm);
+    }
+    assert_eq!(bench.load(), Ok(7));
+}
