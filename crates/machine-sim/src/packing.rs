@@ -2,27 +2,18 @@
 //!
 //! For each page it is known how many bytes each compressor makes of it ([`Packed`]). This is drawn when a program
 //! first stores to the page, or the recording says it. It moves as bytes do: with copies, with transfers, and into and
-//! out of objects of compressed memory, which keep the oracle's stamp, too.
-//!
-//! **What is drawn.** 31 % of pages do not get smaller; the others become a third of a page with LZO, most of them a
-//! quarter to two fifths: what Google found of cold memory in its data centres (Lagar-Cavilla et al., "Software-defined
-//! far memory in warehouse-scale computers", ASPLOS 2019). lz4 makes 1.04 times as many bytes as lzo-rle, and zstd
-//! 0.81 times as many: the ratios 2.63, 2.74 and 3.37 of one image of memory in zram (fio, published by
-//! u/VenditatioDelendaEst for Fedora). A page draws the same whenever it is new, so runs with the same seed are equal.
+//! out of objects of compressed memory, which keep the oracle's stamp, too. [`program::content`] says what is drawn.
 
 use crate::content::Stamp;
 use crate::in_flight::InFlight;
 use mm::machine::{Compressor, Io, ObjectPlace};
 use mm::units::{PAGE_SIZE, Pfn};
-use program::rng::Rng;
+use program::content::{bytes, draw, lzo_rle, mixed};
 use program::{PACKED_UNIT, Packed};
 use std::collections::HashMap;
 
-const UNIT: u32 = PACKED_UNIT as u32;
 /// Bytes that a compressor makes of a page that does not get smaller: a little more than there are.
-const INCOMPRESSIBLE: u32 = PAGE_SIZE as u32 + UNIT;
-/// Bytes of a page that repeats one word: a few words, and the length of the repetition.
-const REPEATED: u32 = 32;
+const INCOMPRESSIBLE: u32 = (PAGE_SIZE + PACKED_UNIT) as u32;
 
 /// An object of compressed memory.
 #[derive(Clone, Copy)]
@@ -81,7 +72,7 @@ impl Packing {
         let now = &mut self.frames[pfn.index()];
         if *now == Packed::ZERO {
             let told = self.told.get(&(owner, page)).copied();
-            *now = told.unwrap_or_else(|| draw(mixed(self.seed, owner.into(), page)));
+            *now = told.unwrap_or_else(|| draw(self.seed, owner.into(), page));
         }
         *now == Packed::ZERO
     }
@@ -110,7 +101,7 @@ impl Packing {
         }
         self.overwrite(io.frame, io.pages);
         for (page, block) in (0..io.pages).zip(io.block..) {
-            let drawn = || draw(mixed(self.seed, 1 << 32 | u64::from(io.device.0), block));
+            let drawn = || draw(self.seed, 1 << 32 | u64::from(io.device.0), block);
             let packed = self.blocks.get(&(io.device.0, block)).copied().unwrap_or_else(drawn);
             self.frames[io.frame.add(page).index()] = packed;
         }
@@ -139,13 +130,8 @@ impl Packing {
             Compressor::Lz4 | Compressor::LzoRle => packed.lz4,
             Compressor::Zstd => packed.zstd,
         };
-        let bytes = match units {
-            Packed::WHOLE => return INCOMPRESSIBLE,
-            0 | 1 => return REPEATED,
-            units => (u32::from(units) - 1) * UNIT + 1 + mixed(self.seed, 2, page.0.into()) as u32 % UNIT,
-        };
-        // 2.63 to 2.74, as above.
-        if by == Compressor::LzoRle { bytes * 24 / 25 } else { bytes }
+        let lzo = |bytes| if by == Compressor::LzoRle { lzo_rle(bytes) } else { bytes };
+        bytes(units, mixed(self.seed, 2, page.0.into())).map_or(INCOMPRESSIBLE, lzo)
     }
 
     /// Store a page, with its stamp, in an object.
@@ -180,38 +166,10 @@ impl Packing {
     }
 }
 
-/// Mix numbers into one that looks random.
-fn mixed(seed: u64, owner: u64, page: u64) -> u64 {
-    Rng::new(Rng::new(seed).bits() ^ owner.rotate_left(40) ^ page).bits()
-}
-
-/// What compressors make of a page that no recording describes.
-fn draw(bits: u64) -> Packed {
-    if bits % 100 < 31 {
-        return Packed { lz4: Packed::WHOLE, zstd: Packed::WHOLE };
-    }
-    // With LZO 1024 to 1707 bytes, a third of a page in the middle.
-    let lzo = 1024 + (bits >> 32) as u32 % 684;
-    let units = |bytes: u32| bytes.div_ceil(UNIT) as u8;
-    Packed { lz4: units(lzo * 274 / 263), zstd: units(lzo * 274 / 337) }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn drawn_pages_are_as_published() {
-        let all: Vec<Packed> = (0..20_000).map(|page| draw(mixed(1, 1, page))).collect();
-        let whole = all.iter().filter(|packed| packed.lz4 == Packed::WHOLE).count();
-        assert!((6000..6400).contains(&whole), "{whole} of 20,000 do not get smaller");
-        let small = || all.iter().filter(|packed| packed.lz4 != Packed::WHOLE);
-        let mean = |of: fn(&Packed) -> u8| {
-            small().map(|packed| u64::from(of(packed)) * 16).sum::<u64>() / small().count() as u64
-        };
-        let (lz4, zstd) = (mean(|packed| packed.lz4), mean(|packed| packed.zstd));
-        assert!((1400..1450).contains(&lz4) && (1100..1150).contains(&zstd), "{lz4} {zstd}");
-    }
+    use program::content::REPEATED;
 
     #[test]
     fn a_page_keeps_its_sizes_in_objects_and_on_devices() {

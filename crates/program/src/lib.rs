@@ -13,6 +13,7 @@ extern crate alloc;
 pub mod apps;
 pub mod builtin;
 pub mod chaos;
+pub mod content;
 pub mod keys;
 pub mod named;
 pub mod os;

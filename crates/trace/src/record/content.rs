@@ -60,6 +60,8 @@ impl Contents {
 mod tests {
     use super::*;
     use crate::codec::put_varint;
+    use program::PACKED_UNIT;
+    use program::content::Words;
 
     fn body(page: u64, kind: u8, bytes: &[u8]) -> Vec<u8> {
         let mut body = Vec::new();
@@ -101,5 +103,22 @@ mod tests {
         assert_eq!(contents.events(0, &body(5, 1, &[])).unwrap().len(), 1);
         assert_eq!(contents.events(0, &body(5, 3, &[])), Err(Malformed));
         assert_eq!(contents.events(0, &body(5, 2, &text[1..])), Err(Malformed));
+    }
+
+    /// What a Linux guest puts into pages becomes as small as the simulated machine takes it to be.
+    #[test]
+    fn made_pages_have_the_sizes_that_they_are_made_for() {
+        let mut contents = Contents::new().unwrap();
+        let bytes = |words: Words| words.all().into_iter().flat_map(u64::to_le_bytes).collect::<Vec<u8>>();
+        for wanted in (64_i64..4000).step_by(7) {
+            let page = bytes(Words::new(Some(wanted as u32), wanted as u64));
+            let Packed { lz4, zstd } = contents.pack(&page);
+            for units in [lz4, zstd] {
+                let off = i64::from(units) * PACKED_UNIT as i64 - wanted;
+                assert!((-4..20).contains(&off), "{units} units for {wanted} bytes");
+            }
+        }
+        let page = bytes(Words::new(None, 1));
+        assert_eq!(contents.pack(&page), Packed { lz4: Packed::WHOLE, zstd: Packed::WHOLE });
     }
 }
