@@ -233,17 +233,18 @@ fn devices(metrics: &mut Metrics, machine: &SimMachine) {
     }
 }
 
-/// What compressed swap holds and has done; nothing if there is none.
+/// What compressed swap held when the program's first task had ended, and what it has done; nothing if there is none.
 fn compressed<P>(metrics: &mut Metrics, sim: &Simulation<'_, P>) {
-    for (number, stat) in sim.mm().zram_stats().into_iter().enumerate() {
+    let (zrams, zswap) = sim.state.borrow().packed.clone().unwrap_or_default();
+    for (number, (stat, held)) in sim.mm().zram_stats().into_iter().zip(zrams).enumerate() {
         let all = [
-            ("orig_data_size", stat.orig_data_size, "bytes", "pages that it holds"),
-            ("compr_data_size", stat.compr_data_size, "bytes", "what became of them"),
-            ("mem_used_total", stat.mem_used_total, "bytes", "memory that it takes"),
+            ("orig_data_size", held.orig_data_size, "bytes", "pages that it holds"),
+            ("compr_data_size", held.compr_data_size, "bytes", "what became of them"),
+            ("mem_used_total", held.mem_used_total, "bytes", "memory that it takes"),
             ("mem_used_max", stat.mem_used_max, "bytes", "the most that this was"),
-            ("same_pages", stat.same_pages, "pages", "pages that repeat one word and take no memory"),
+            ("same_pages", held.same_pages, "pages", "pages that repeat one word and take no memory"),
             ("pages_compacted", stat.pages_compacted, "pages", "frames that its compaction has freed"),
-            ("huge_pages", stat.huge_pages, "pages", "pages that are kept whole"),
+            ("huge_pages", held.huge_pages, "pages", "pages that are kept whole"),
             ("huge_pages_since", stat.huge_pages_since, "pages", "such pages written so far"),
             ("failed_writes", stat.failed_writes, "", "writes that failed"),
             ("notify_free", stat.notify_free, "pages", "pages that swap did not need any more"),
@@ -259,11 +260,11 @@ fn compressed<P>(metrics: &mut Metrics, sim: &Simulation<'_, P>) {
             metrics.counts_of(&format!("zram{number}"), backing);
         }
     }
-    let Some(stat) = sim.mm().zswap_stat() else { return };
+    let (Some(stat), Some(held)) = (sim.mm().zswap_stat(), zswap) else { return };
     let all = [
-        ("pool_total_size", stat.pool_total_size, "bytes", "memory that it takes"),
+        ("pool_total_size", held.pool_total_size, "bytes", "memory that it takes"),
         ("pool_max_size", stat.pool_max_size, "bytes", "the most that this was"),
-        ("stored_pages", stat.stored_pages, "pages", "pages that it holds"),
+        ("stored_pages", held.stored_pages, "pages", "pages that it holds"),
         ("pool_limit_hit", stat.pool_limit_hit, "", "times that a page found it full"),
         ("written_back_pages", stat.written_back_pages, "pages", "pages that it has written to swap"),
         ("reject_reclaim_fail", stat.reject_reclaim_fail, "", "pages that it could not write there"),

@@ -62,6 +62,10 @@ impl<'s, P: Program> SimOs<'s, P> {
         let sim = self.sim;
         let role = self.task.start().role;
         let signal = sim.program.run(&mut self, role).err();
+        if role == 0 {
+            let packed = (sim.mm().zram_stats(), sim.mm().zswap_stat());
+            sim.state.borrow_mut().packed.get_or_insert(packed);
+        }
         sim.state.borrow_mut().tasks[self.task.number() as usize] = TaskKind::Leaving;
         let (accesses, progress) = (self.accesses, self.progress);
         if sim.kernel.exit(&self.task, &Exit { signal, accesses, progress, ..Exit::default() }) {

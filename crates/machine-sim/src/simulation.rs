@@ -14,6 +14,8 @@ use mm::api::{Daemon, FileKind};
 use mm::frame::{FrameFlags, Owner};
 use mm::machine::Io;
 use mm::units::{DeviceId, PAGE_SIZE, pages_of};
+use mm::zram::ZramStat;
+use mm::zswap::ZswapStat;
 use program::rng::Rng;
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
@@ -43,6 +45,8 @@ pub(crate) struct RunState {
     pub(crate) shared_maps: u64,
     /// Files whose size a call changes now.
     pub(crate) changing: BTreeSet<u32>,
+    /// What zram and zswap held when the program's first task had ended.
+    pub(crate) packed: Option<(Vec<ZramStat>, Option<ZswapStat>)>,
 }
 
 /// All parts of one run.
