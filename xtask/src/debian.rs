@@ -8,9 +8,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 /// Names, and the suites of Debian that have such kernels.
-const KERNELS: [(&str, &[&str]); 4] = [
+const KERNELS: [(&str, &[&str]); 5] = [
     ("6.1", &["bookworm"]),
     ("6.12", &["trixie", "bookworm-backports"]),
+    ("6.12-amd64", &["trixie"]),
     ("7.2", &["trixie-backports", "sid"]),
     ("7.3", &["trixie-backports", "sid"]),
 ];
@@ -19,6 +20,10 @@ const SUITES: [&str; 5] = ["bookworm", "bookworm-backports", "trixie", "trixie-b
 /// Ends of package names, best first: Debian's kernel for virtual machines, whose needed drivers are built in or few
 /// modules. The second is the same without a signature.
 const KINDS: [&str; 2] = ["-cloud-amd64", "-cloud-amd64-unsigned"];
+/// The kernel for computers, which is asked for by a name with this end: it has zswap.
+const COMPUTERS: &str = "-amd64";
+/// Ends of names of kernels that end like that and are others.
+const OTHERS: [&str; 2] = ["-cloud-amd64", "-rt-amd64"];
 /// Debian's keys, where Debian has them.
 const KEYS: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
 
@@ -63,7 +68,8 @@ impl Apt {
     /// Download the kernel with this name, and unpack it as `target`, with its image in `boot` and its modules in
     /// `lib/modules`. Returns the image.
     pub fn unpack(&self, kernel: &str, target: &Path) -> Result<PathBuf, String> {
-        let names = self.run("apt-cache", &["pkgnames", &format!("linux-image-{kernel}.")])?;
+        let names =
+            self.run("apt-cache", &["pkgnames", &format!("linux-image-{}.", parts_of_name(kernel).0)])?;
         let package = choose(&names, kernel).ok_or_else(|| {
             format!(
                 "{} have no kernel {kernel} for virtual machines",
@@ -108,14 +114,24 @@ fn suites(kernels: &[String]) -> Vec<&'static str> {
     SUITES.into_iter().filter(|suite| kernels.iter().any(|kernel| of(kernel).contains(suite))).collect()
 }
 
+/// The version in a kernel's name, and the kinds that it may be of.
+fn parts_of_name(kernel: &str) -> (&str, &'static [&'static str]) {
+    match kernel.strip_suffix(COMPUTERS) {
+        Some(version) => (version, &[COMPUTERS]),
+        None => (kernel, &KINDS),
+    }
+}
+
 /// The newest package of the best kind.
 fn choose<'a>(names: &'a str, kernel: &str) -> Option<&'a str> {
-    let start = format!("linux-image-{kernel}.");
-    let newest = |kind: &&str| {
-        let all = names.lines().filter(|name| name.starts_with(&start) && name.ends_with(kind));
-        all.max_by_key(|name| numbers(name))
+    let (version, kinds) = parts_of_name(kernel);
+    let start = format!("linux-image-{version}.");
+    let is = |name: &str, kind: &str| {
+        let kind_is = |end: &str| name.ends_with(end);
+        name.starts_with(&start) && kind_is(kind) && (kind != COMPUTERS || !OTHERS.into_iter().any(kind_is))
     };
-    KINDS.iter().find_map(newest)
+    let newest = |kind: &&str| names.lines().filter(|name| is(name, kind)).max_by_key(|name| numbers(name));
+    kinds.iter().find_map(newest)
 }
 
 /// The numbers in a name: 6.12.117 is newer than 6.12.9.
@@ -203,6 +219,7 @@ mod tests {
                      linux-image-6.1.0-50-cloud-amd64\n";
         assert_eq!(choose(names, "6.12"), Some("linux-image-6.12.10+deb13-cloud-amd64"));
         assert_eq!(choose(names, "6.1"), Some("linux-image-6.1.0-50-cloud-amd64"));
+        assert_eq!(choose(names, "6.12-amd64"), Some("linux-image-6.12.118+deb13-amd64"));
         let unsigned = "linux-image-6.12.9+deb12-cloud-amd64-unsigned\n";
         assert_eq!(choose(unsigned, "6.12"), Some("linux-image-6.12.9+deb12-cloud-amd64-unsigned"));
         assert_eq!(choose("bash\n", "6.12"), None);
