@@ -4,10 +4,11 @@
 use crate::choice::Choice;
 use crate::disks::DiskTimes;
 use crate::os::GROUPS;
+use crate::packed::Contents;
 use crate::report::{self, Verdict, print};
 use crate::sys::{self, nr};
 use crate::task::RunState;
-use crate::{bench, counters, disks, facts, heap, memory, original, os, swap, touch};
+use crate::{bench, counters, disks, facts, heap, memory, original, os, packed, swap, touch};
 use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -31,6 +32,7 @@ const STATISTICS_PERIOD: u64 = 2_000_000_000;
 /// original           start what `/original` describes instead; its files are on the first disk
 /// first N            number of the program's first task, which its random choices depend on
 /// counter NAME       to be read
+/// contents ALGORITHM pages hold what this compressor makes as much of as on the simulated machine
 /// ```
 ///
 /// and what to do, in this order, before memory is hidden ([`Preparation`]):
@@ -38,6 +40,7 @@ const STATISTICS_PERIOD: u64 = 2_000_000_000;
 /// ```text
 /// insert FILE        a module
 /// files              mount the first disk, for files             swap            swap to the second disk
+/// zram N ALGORITHM BYTES LIMIT      swap to a zram device        priority N      of the next area to swap to
 /// write FILE TEXT    a setting                                   try FILE TEXT   as write, if the file exists
 /// ```
 struct Config {
@@ -53,12 +56,14 @@ struct Config {
     pages: Vec<u64>,
     preparations: Vec<Preparation>,
     counters: Vec<String>,
+    contents: Option<String>,
 }
 
 enum Preparation {
     Insert(String),
     Files,
-    Swap,
+    Swap { priority: Option<u32> },
+    Zram { number: u32, algorithm: String, bytes: u64, limit: u64, priority: Option<u32> },
     Write { file: String, value: String, optional: bool },
 }
 
@@ -92,7 +97,9 @@ impl Config {
             pages: Vec::new(),
             preparations: Vec::new(),
             counters: Vec::new(),
+            contents: None,
         };
+        let mut priority = None;
         for line in text.lines() {
             let (word, rest) = line.split_once(' ').unwrap_or((line, ""));
             match word {
@@ -112,7 +119,22 @@ impl Config {
                 "counter" => config.counters.push(rest.into()),
                 "insert" => config.preparations.push(Preparation::Insert(rest.into())),
                 "files" => config.preparations.push(Preparation::Files),
-                "swap" => config.preparations.push(Preparation::Swap),
+                "swap" => config.preparations.push(Preparation::Swap { priority: priority.take() }),
+                "priority" => priority = Some(number(rest) as u32),
+                "contents" => config.contents = Some(rest.into()),
+                "zram" => {
+                    let words: Vec<&str> = rest.split(' ').collect();
+                    let &[device, algorithm, bytes, limit] = &words[..] else {
+                        report::bad(format_args!("'{line}' does not describe a zram device"));
+                    };
+                    config.preparations.push(Preparation::Zram {
+                        number: number(device) as u32,
+                        algorithm: algorithm.into(),
+                        bytes: number(bytes),
+                        limit: number(limit),
+                        priority: priority.take(),
+                    });
+                }
                 "write" | "try" => {
                     let (file, value) = rest.split_once(' ').unwrap_or((rest, ""));
                     let (file, value, optional) = (file.into(), value.into(), word == "try");
@@ -153,7 +175,12 @@ pub fn main() -> ! {
         report::end(Verdict::Ok);
     }
     let seed = [config.seed, config.first.into()];
-    let state: &'static RunState = Box::leak(Box::new(RunState::new(program, seed, config.cpus, bytes)));
+    let contents = config.contents.as_ref().map(|compressor| {
+        let found = Contents::of(compressor, config.seed);
+        found.unwrap_or_else(|| report::bad(format_args!("'{compressor}' is no compressor that is known")))
+    });
+    let state: &'static RunState =
+        Box::leak(Box::new(RunState::new(program, seed, config.cpus, bytes, contents)));
     let speed = match config.bench {
         true => Default::default(),
         false => (os::probe(state), disks::probe(config.cpus)),
@@ -206,7 +233,14 @@ fn prepare(preparation: &Preparation) {
         Preparation::Files => {
             must("the disk with files, /dev/vda", sys::mount("/dev/vda", "/files", "ext4", "noinit_itable"));
         }
-        Preparation::Swap => must("the disk for swapping, /dev/vdb", swap::on("/dev/vdb")),
+        Preparation::Swap { priority } => {
+            must("the disk for swapping, /dev/vdb", swap::on("/dev/vdb", *priority));
+        }
+        Preparation::Zram { number, algorithm, bytes, limit, priority } => {
+            if let Err(why) = packed::swap_to_zram(*number, (algorithm, *bytes, *limit), *priority) {
+                report::bad(format_args!("zram with {algorithm}: error {}", why.0));
+            }
+        }
         Preparation::Write { file, value, optional } => match sys::write_file(file, value) {
             Err(sys::ENOENT) if *optional => print(format_args!("@note this kernel has no {file}")),
             Err(why) => report::bad(format_args!("cannot write '{value}' to {file}: error {}", why.0)),
@@ -232,6 +266,8 @@ fn run(
     // The kernel adds up the statistics of its control groups at a fixed rate from boot on, and programs begin at any
     // time.
     sys::sleep(Rng::new(config.seed ^ config.boot << 32).below(STATISTICS_PERIOD));
+    packed::begin_most();
+    let levels = packed::levels();
     let before = counters::read(&config.counters, config.cpus);
     let device = config.trace.as_ref().map(|(device, _)| device.as_str());
     let reads = counters::Reads::of_all_but(device);
@@ -273,6 +309,7 @@ fn run(
     }
     counters::Reads::of_all_but(device).tell_since(&reads);
     disks.tell();
+    state.levels.with(|held| packed::tell(&levels, held));
     print(format_args!("@metric kernel_pages {}", (sum / samples.max(1) as i64).max(0)));
     print(format_args!("@metric user_nanos {}", sys::childrens_user_time()));
     print(format_args!("@metric computed {}", state.computed.load(SeqCst)));

@@ -13,7 +13,8 @@
 //! sys       system calls                          report    the guest's output
 //! choice    the program                           facts     what the guest has that the simulated machine has, too
 //! bench     instructions of known work               original  a program of the system's own
-//! disks     how long disks take
+//! lock      a lock that tasks share
+//! disks     how long disks take                     packed    compressed swap, and what pages hold
 //! ```
 #![no_std]
 #![no_main]
@@ -27,9 +28,11 @@ mod disks;
 mod facts;
 mod heap;
 mod init;
+mod lock;
 mod memory;
 mod original;
 mod os;
+mod packed;
 mod report;
 mod swap;
 mod sys;

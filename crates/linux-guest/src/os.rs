@@ -1,5 +1,6 @@
 //! The trait `Os` on Linux: every call is a real call of the kernel, every access a real access.
 
+use crate::packed::{self, Contents};
 use crate::report;
 use crate::sys::{self, nr};
 use crate::task::RunState;
@@ -11,8 +12,8 @@ use alloc::vec::Vec;
 use core::sync::atomic::Ordering::SeqCst;
 use program::probe::{Probe, Times};
 use program::{
-    Access, AccessKind, Buffer, Call, Errno, FileSpec, Group, GroupLimits, Map, Os, Program, Remap, Role,
-    Signal, TaskHandle,
+    Access, AccessKind, Buffer, Call, Errno, FileSpec, Group, GroupLimits, Map, Os, Packed, Program, Remap,
+    Role, Signal, TaskHandle,
 };
 
 const PAGE: u64 = 4096;
@@ -24,6 +25,8 @@ const LARGEST_TRANSFER: usize = 1 << 20;
 /// Name of a file until it has its size and its blocks: a task that opened it by its own name before would find it
 /// empty.
 const UNFINISHED: &str = ".unfinished";
+/// The number of no program's process.
+const PROBES_PROCESS: u64 = u64::MAX;
 /// Where control groups are mounted.
 pub const GROUPS: &str = "/groups";
 
@@ -38,12 +41,19 @@ struct LinuxOs {
     accesses: u64,
     progress: u64,
     computed: u64,
+    /// What pages of its process, which has this number, hold, if that counts.
+    contents: Option<(&'static Contents, u64)>,
 }
 
 /// Run the program as one task, and add the task's sums to those of the run.
 pub fn run(state: &'static RunState, task: u32, role: Role) {
     let mut os = LinuxOs::new(state, task);
+    os.contents = state.contents.as_ref().map(|contents| (contents, contents.process()));
     let signal = state.program.run(&mut os, role).err();
+    if task == 0 && state.contents.is_some() {
+        let now = packed::levels();
+        state.levels.with(|levels| *levels = now);
+    }
     if let Some(note) = state.program.note(role) {
         report::print(format_args!("@note {note}"));
     }
@@ -64,7 +74,7 @@ pub fn run(state: &'static RunState, task: u32, role: Role) {
 
 /// Measure what this machine takes for the kinds of work that the simulated twin's costs are made of.
 pub fn probe(state: &'static RunState) -> Times {
-    let probe = Probe::default();
+    let probe = if state.contents.is_some() { Probe::of_packing() } else { Probe::default() };
     // It touches only memory that it has mapped.
     let _ = probe.run(&mut LinuxOs::new(state, 0), 0);
     probe.times()
@@ -72,7 +82,7 @@ pub fn probe(state: &'static RunState) -> Times {
 
 impl LinuxOs {
     fn new(state: &'static RunState, task: u32) -> LinuxOs {
-        LinuxOs { state, task, transfer: Vec::new(), accesses: 0, progress: 0, computed: 0 }
+        LinuxOs { state, task, transfer: Vec::new(), accesses: 0, progress: 0, computed: 0, contents: None }
     }
 
     /// Transfer `len` bytes between a file and a buffer of the guest.
@@ -152,10 +162,13 @@ impl Os for LinuxOs {
             return Err(Signal::Segv { addr: access.addr });
         }
         let page = access.addr & !(PAGE - 1);
+        let stores = self.contents.filter(|_| access.mode == AccessKind::Store);
+        let words = stores.and_then(|(contents, process)| contents.words(process, page / PAGE));
         for i in 0..u64::from(access.count) {
             let addr = page | (access.addr + 8 * i) & (PAGE - 8);
             match access.mode {
                 AccessKind::Load | AccessKind::Fetch => touch::load(addr).map(drop)?,
+                AccessKind::Store if self.contents.is_some() => packed::store(addr, words.as_ref())?,
                 AccessKind::Store => touch::store(addr, addr)?,
             }
         }
@@ -271,6 +284,14 @@ impl Os for LinuxOs {
 
     fn progress(&mut self, units: u64) {
         self.progress += units;
+    }
+
+    fn content(&mut self, addr: u64, packed: Packed) {
+        if let Some(contents) = &self.state.contents {
+            // Of the probe, only what it tells of is to have content.
+            let (_, process) = *self.contents.get_or_insert((contents, PROBES_PROCESS));
+            contents.tell(process, addr, packed);
+        }
     }
 }
 

@@ -1,14 +1,14 @@
 //! Swap space on a disk: the header that the kernel looks for, and the call.
 
-use crate::sys::{self, nr};
+use crate::sys;
 use alloc::format;
 use alloc::vec;
 use program::Call;
 
 const PAGE: usize = 4096;
 
-/// Enable swap on a disk.
-pub fn on(device: &str) -> Result<(), sys::Code> {
+/// Enable swap on a disk, with a priority if one is given.
+pub fn on(device: &str, priority: Option<u32>) -> Result<(), sys::Code> {
     let name = device.rsplit('/').next().unwrap_or(device);
     let sectors = sys::read_text(&format!("/sys/block/{name}/size"))?;
     let pages = sectors.trim().parse::<u64>().unwrap_or(0) * 512 / PAGE as u64;
@@ -22,5 +22,7 @@ pub fn on(device: &str) -> Result<(), sys::Code> {
     // SAFETY: the call accesses no memory.
     let synced = unsafe { sys::make(Call::Fsync(fd)) };
     sys::close(fd)?;
-    written.and(synced.map(drop)).and_then(|()| sys::on_path(nr::SWAPON, device))
+    const PREFER: u64 = 0x8000;
+    let flags = priority.map_or(0, |priority| PREFER | u64::from(priority));
+    written.and(synced.map(drop)).and_then(|()| sys::swap_on(device, flags))
 }

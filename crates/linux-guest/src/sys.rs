@@ -21,6 +21,7 @@ pub mod nr {
     pub const MADVISE: u64 = 28;
     pub const DUP2: u64 = 33;
     pub const NANOSLEEP: u64 = 35;
+    pub const GETPID: u64 = 39;
     pub const EXECVE: u64 = 59;
     pub const EXIT: u64 = 60;
     pub const WAIT4: u64 = 61;
@@ -220,6 +221,19 @@ pub fn on_path(number: u64, path: &str) -> Result<(), Code> {
     let path = c_string(path);
     // SAFETY: the path ends with a zero.
     unsafe { call(number, [path.as_ptr() as u64, 0]) }.map(drop)
+}
+
+/// Swap to a device.
+pub fn swap_on(device: &str, flags: u64) -> Result<(), Code> {
+    let device = c_string(device);
+    // SAFETY: the path ends with a zero.
+    unsafe { call(nr::SWAPON, [device.as_ptr() as u64, flags]) }.map(drop)
+}
+
+/// The id of this process.
+pub fn own_process() -> u64 {
+    // SAFETY: the call accesses no memory.
+    unsafe { call::<0>(nr::GETPID, []) }.unwrap_or(0)
 }
 
 /// Mount a file system at a new directory.

@@ -2,44 +2,19 @@
 
 use crate::choice::Choice;
 use crate::heap;
+use crate::lock::Lock;
+use crate::packed::{Contents, Levels};
 use crate::report;
 use crate::sys::{self, Code, Ended, linux_clone, nr};
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec;
 use alloc::vec::Vec;
-use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::SeqCst};
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::SeqCst};
 use program::Role;
 
 /// Bytes of a task's stack.
 const STACK: usize = 96 << 10;
-
-/// A lock that is held briefly. Waiters yield, because the holder may have lost its CPU.
-pub struct Lock<T> {
-    held: AtomicBool,
-    value: core::cell::UnsafeCell<T>,
-}
-
-// SAFETY: one task at a time accesses the value.
-unsafe impl<T: Send> Sync for Lock<T> {}
-
-impl<T> Lock<T> {
-    /// An unlocked lock.
-    pub const fn new(value: T) -> Lock<T> {
-        Lock { held: AtomicBool::new(false), value: core::cell::UnsafeCell::new(value) }
-    }
-
-    /// Run `work` with the lock held.
-    pub fn with<R>(&self, work: impl FnOnce(&mut T) -> R) -> R {
-        while self.held.swap(true, SeqCst) {
-            sys::yield_now();
-        }
-        // SAFETY: the lock is held.
-        let result = work(unsafe { &mut *self.value.get() });
-        self.held.store(false, SeqCst);
-        result
-    }
-}
 
 /// What all tasks of a run share. It is in the arena, like everything that is allocated.
 pub struct RunState {
@@ -51,6 +26,10 @@ pub struct RunState {
     pub cpus: u32,
     /// Bytes of memory that the program got.
     pub memory: u64,
+    /// What pages hold, if that counts.
+    pub contents: Option<Contents>,
+    /// What compressed swap held when the first task had ended.
+    pub levels: Lock<Levels>,
     /// Held while a file is created.
     pub creation: Lock<()>,
     /// KiB written past the page cache to create files, which the program did not write.
@@ -101,12 +80,20 @@ struct Start {
 
 impl RunState {
     /// A run of this program.
-    pub fn new(program: Choice, seed: [u64; 2], cpus: u32, memory: u64) -> RunState {
+    pub fn new(
+        program: Choice,
+        seed: [u64; 2],
+        cpus: u32,
+        memory: u64,
+        contents: Option<Contents>,
+    ) -> RunState {
         RunState {
             program,
             seed,
             cpus,
             memory,
+            contents,
+            levels: Lock::new(Levels::new()),
             creation: Lock::new(()),
             created_kib: AtomicU64::new(0),
             own_faults: AtomicU64::new(0),

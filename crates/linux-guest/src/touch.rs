@@ -1,5 +1,5 @@
 //! Loads and stores that may fault without ending the task: the handler of SIGSEGV and SIGBUS recognizes the
-//! two instructions by their addresses, and makes them return the signal.
+//! instructions by their addresses, and makes them return the signal.
 
 use crate::sys::{self, nr};
 use core::arch::global_asm;
@@ -16,11 +16,16 @@ const SIGBUS: u64 = 7;
 const SIGSEGV: u64 = 11;
 
 global_asm!(
-    ".globl touch_load, touch_store, touch_failed, signal_return",
+    ".globl touch_load, touch_store, touch_fill_page, touch_failed, signal_return",
     "touch_load: mov rax, [rdi]",
     "xor edx, edx",
     "ret",
     "touch_store: mov [rdi], rsi",
+    "xor edx, edx",
+    "ret",
+    "touch_fill_page: mov ecx, 512",
+    ".globl touch_fill",
+    "touch_fill: rep movsq",
     "xor edx, edx",
     "ret",
     // The handler has set rdx.
@@ -32,6 +37,9 @@ global_asm!(
 unsafe extern "C" {
     fn touch_load(addr: u64) -> TouchResult;
     fn touch_store(addr: u64, word: u64) -> TouchResult;
+    fn touch_fill_page(addr: u64, words: *const [u64; 512]) -> TouchResult;
+    /// The instruction that may fault.
+    fn touch_fill();
     fn touch_failed();
     fn signal_return();
 }
@@ -53,6 +61,13 @@ pub fn store(addr: u64, word: u64) -> Result<(), Signal> {
     check(addr, signal)
 }
 
+/// Store all words of the page at `addr`.
+pub fn fill(addr: u64, words: &[u64; 512]) -> Result<(), Signal> {
+    // SAFETY: as in `store`.
+    let TouchResult { signal, .. } = unsafe { touch_fill_page(addr, words) };
+    check(addr, signal)
+}
+
 #[inline]
 fn check(addr: u64, signal: u64) -> Result<(), Signal> {
     match signal {
@@ -71,7 +86,8 @@ extern "C" fn handle(signal: u64, _info: u64, context: *mut u64) {
     // SAFETY: the kernel passes the context of the interrupted code.
     let word = |at: usize| unsafe { &mut *context.add(at) };
     let at = *word(RIP);
-    if at != touch_load as *const () as u64 && at != touch_store as *const () as u64 {
+    let mut known = [touch_load as *const (), touch_store as *const (), touch_fill as *const ()].into_iter();
+    if !known.any(|place| place as u64 == at) {
         crate::report::failed(format_args!("signal {signal} at {at:#x}: a bug in the guest"));
     }
     *word(RDX) = signal;

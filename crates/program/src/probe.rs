@@ -3,7 +3,7 @@
 //! [`Probe`] is a program, so the same measurement runs on each machine: the simulated twin of a Linux guest gets costs
 //! with which the probe takes as long there as in the guest.
 
-use crate::{Advice, Errno, FileSpec, Map, MapSource, Os, Program, Role, Signal};
+use crate::{Advice, Errno, FileSpec, Map, MapSource, Os, Packed, Program, Role, Signal};
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// Bytes of a page.
@@ -28,18 +28,24 @@ pub struct Times {
     pub read: u64,
     /// An instruction of [`Os::compute`].
     pub instruction: u64,
+    /// To compress a page that is swapped out, beyond what a page of zeroes takes.
+    pub pack: u64,
+    /// To decompress one that comes back, likewise.
+    pub unpack: u64,
 }
 
 impl Times {
     /// The times with their names.
-    pub fn named(&self) -> [(&'static str, u64); 5] {
-        let &Times { fault, zero_fault, copy_fault, read, instruction } = self;
+    pub fn named(&self) -> [(&'static str, u64); 7] {
+        let &Times { fault, zero_fault, copy_fault, read, instruction, pack, unpack } = self;
         [
             ("fault_picos", fault),
             ("zero_fault_picos", zero_fault),
             ("copy_fault_picos", copy_fault),
             ("read_picos", read),
             ("instruction_picos", instruction),
+            ("pack_picos", pack),
+            ("unpack_picos", unpack),
         ]
     }
 }
@@ -47,15 +53,22 @@ impl Times {
 /// The measurement. One task runs it.
 #[derive(Debug, Default)]
 pub struct Probe {
-    times: [AtomicU64; 5],
+    times: [AtomicU64; 7],
+    /// What is swapped out is compressed.
+    packs: bool,
 }
 
 impl Probe {
     /// What was measured; zeroes before the run.
     pub fn times(&self) -> Times {
-        let [fault, zero_fault, copy_fault, read, instruction] =
-            [0, 1, 2, 3, 4].map(|at: usize| self.times[at].load(Relaxed));
-        Times { fault, zero_fault, copy_fault, read, instruction }
+        let [fault, zero_fault, copy_fault, read, instruction, pack, unpack] =
+            [0, 1, 2, 3, 4, 5, 6].map(|at: usize| self.times[at].load(Relaxed));
+        Times { fault, zero_fault, copy_fault, read, instruction, pack, unpack }
+    }
+
+    /// One for a machine that compresses what it swaps out first.
+    pub fn of_packing() -> Probe {
+        Probe { packs: true, ..Probe::default() }
     }
 }
 
@@ -70,12 +83,18 @@ impl Program for Probe {
 
     fn run<O: Os>(&self, os: &mut O, _role: Role) -> Result<(), Signal> {
         let file = open(os).ok();
+        let beyond = |os: &mut O, comes_back: bool| match self.packs {
+            true => until_agreed(os, |os| beyond_zeroes(os, comes_back)),
+            false => 0,
+        };
         let found = [
             until_agreed(os, |os| mapped(os, MapSource::Anonymous, |os, at| touch(os, at, O::store))),
             until_agreed(os, |os| mapped(os, MapSource::Anonymous, |os, at| touch(os, at, O::load))),
             until_agreed(os, |os| copy_fault(os, file)),
             until_agreed(os, |os| reads(os, file)),
             until_agreed(os, |os| Some(timed(os, INSTRUCTIONS, |os| os.compute(INSTRUCTIONS)))),
+            beyond(os, false),
+            beyond(os, true),
         ];
         self.times.iter().zip(found).for_each(|(place, picos)| place.store(picos, Relaxed));
         if let Some(fd) = file {
@@ -132,6 +151,23 @@ fn copy_fault<O: Os>(os: &mut O, file: Option<u32>) -> Option<u64> {
         touch(os, at, O::load);
         touch(os, at, O::store)
     })
+}
+
+/// A page as compressors leave those that get smaller, in the middle.
+const USUAL: Packed = Packed { lz4: 89, zstd: 70 };
+
+/// How much longer such pages take than pages of zeroes, to go to swap space or to come back.
+fn beyond_zeroes<O: Os>(os: &mut O, comes_back: bool) -> Option<u64> {
+    let mut swapped = |packed| {
+        mapped(os, MapSource::Anonymous, |os, at| {
+            (0..PAGES).for_each(|page| os.content(at + page * PAGE, packed));
+            touch(os, at, O::store);
+            let goes = timed(os, PAGES, |os| _ = os.madvise(at, PAGES * PAGE, Advice::PageOut));
+            let comes = touch(os, at, O::load);
+            if comes_back { comes } else { goes }
+        })
+    };
+    Some(swapped(USUAL)?.saturating_sub(swapped(Packed::ZERO)?))
 }
 
 /// The time of a read of each page in memory.

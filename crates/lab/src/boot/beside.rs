@@ -117,12 +117,12 @@ impl SideBySide {
         all: bool,
     ) -> SideBySide {
         let named = || counts::counts(nodes as usize);
-        let shown = |stat: Stat| named().any(|count| count.of == [stat]);
+        let shown = |stat: Stat| named().any(|count| count.of.counters() == [stat]);
         let moved = |stat: Stat| simulated.iter().chain(booted).any(|run| run.counter(stat) != 0.0);
         // Only our own flush policies defer, so Linux's table has no row for it.
         let wanted = |stat: Stat| (all && !stat.is_level()) || stat == Stat::TlbDeferred;
         let others = Stat::ALL.iter().filter(|stat| wanted(**stat) && !shown(**stat) && moved(**stat));
-        let rows = rows(named().copied().chain(others.map(counts::other)), cpus, simulated, booted);
+        let rows = rows(named().chain(others.map(counts::other)), cpus, simulated, booted);
         let mut oracle = OracleRecord::default();
         booted.iter().for_each(|run| oracle += run.oracle);
         let warnings: BTreeSet<String> = simulated.iter().flat_map(|run| run.warnings.clone()).collect();
@@ -165,10 +165,9 @@ fn rows<'c>(
     let calm = simulated.iter().chain(booted).all(alone_and_in_memory);
     let (mut judged, mut rows) = (Vec::new(), Vec::new());
     for count in counts {
-        let flush = matches!(count.of, [Stat::NrTlbRemoteFlush | Stat::NrTlbRemoteFlushReceived]);
-        let values = |runs: &[RunRecord]| -> Vec<f64> {
-            runs.iter().map(|run| count.of.iter().map(|&stat| run.counter(stat)).sum()).collect()
-        };
+        let flush = matches!(count.of.counters(), [Stat::NrTlbRemoteFlush | Stat::NrTlbRemoteFlushReceived]);
+        let values =
+            |runs: &[RunRecord]| -> Vec<f64> { runs.iter().map(|run| count.of.value(run)).collect() };
         let (here, there) = (values(simulated), values(booted));
         let mut row = row(&count, if flush { cpus == 1 } else { calm }, &here, &there);
         if row.agreement == Agreement::Total && row.missed.is_some() {

@@ -54,7 +54,12 @@ pub const METRICS: &[&str] = &[
     "copy_fault_picos",
     "read_picos",
     "instruction_picos",
+    "pack_picos",
+    "unpack_picos",
 ];
+
+/// Beginnings of what compressed swap tells, device by device.
+const COMPRESSED: [&str; 2] = ["zram", "zswap_"];
 
 /// How a guest says that it ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -278,7 +283,7 @@ impl Parser {
             }
             "@metric" => {
                 let [name, value] = words(rest)?;
-                if !METRICS.contains(&name) {
+                if !METRICS.contains(&name) && !COMPRESSED.iter().any(|start| name.starts_with(start)) {
                     return Err(format!("this pagefold knows no metric '{name}'"));
                 }
                 if report.metrics.iter().any(|(known, _)| known == name) {

@@ -206,7 +206,11 @@ pub(super) fn spinner(what: &str, name: &str, seed: u64, quiet: bool) -> Progres
 
 /// The machine that the options describe, for a program with this peak and footprint.
 fn shape(args: &PcArgs, peak_live: u64, footprint: u64) -> Result<Shape> {
-    Shape::new(args.cpus, args.second(), args.memory(peak_live), args.swap(footprint) / PAGE_SIZE)
+    let memory = args.memory(peak_live);
+    if !args.areas(memory).is_empty() {
+        return Err(Error::input("--swap: the booted machine has one area on a disk; write its size alone"));
+    }
+    Shape::new(args.cpus, args.second(), memory, args.swap(footprint, memory) / PAGE_SIZE)
 }
 
 /// The result of booted runs as JSON: that of any run, and the guest.

@@ -109,6 +109,11 @@ pub(super) fn linux(args: &LinuxArgs) -> Result<()> {
     if let Some(path) = &args.twin {
         output::check_beside(path, args.style.json)?;
     }
+    if args.side_by_side && !job.areas.is_empty() {
+        return Err(Error::input(
+            "--side-by-side: the booted machine has one area on a disk; write its size alone",
+        ));
+    }
     let tools = tools(args.kernel.as_deref(), &args.guest, args.side_by_side)?;
     interrupt::install()?;
     let Compared { mut beside, twin } = compare(&tools, &job, &mut Shown::new(args.quiet))?;
@@ -154,12 +159,14 @@ fn job(args: &LinuxArgs) -> Result<Job> {
     let name = args.program.as_deref().unwrap_or(NO_PROGRAM);
     let program = Program::find(name)?;
     let original = original(args, &program)?;
+    let memory = args.pc.memory(program.peak_live());
     Ok(Job {
         program: name.to_owned(),
         cpus: args.pc.cpus,
         second: args.pc.second(),
-        memory: args.pc.memory(program.peak_live()),
-        swap: args.pc.swap(program.footprint()),
+        memory,
+        swap: args.pc.swap(program.footprint(), memory),
+        areas: args.pc.areas(memory),
         seed: args.seed,
         runs: args.runs,
         boots: args.boots,

@@ -1,11 +1,15 @@
 //! Options for the PC that an emulator runs.
 
 use crate::boot::{Ratio, Second};
+use crate::engine::SwapSpec;
 use crate::size::{Memory, parse_bytes};
 use clap::Args;
+use mm::units::PAGE_SIZE;
 
 /// Memory by default.
 pub(super) const DEFAULT_MEMORY: u64 = 256 << 20;
+/// The name of the disk for swap space.
+const DISK: &str = "disk";
 /// The least swap space by default.
 const LEAST_SWAP: u64 = 64 << 20;
 
@@ -26,9 +30,11 @@ pub struct PcArgs {
     /// [default: 256M]
     #[arg(long, value_name = "BYTES|SHARE%", allow_hyphen_values = true)]
     memory: Option<Memory>,
-    /// Swap space; 0: none [default: twice the program's footprint, at least 64M]
-    #[arg(long, value_name = "BYTES", value_parser = parse_bytes)]
-    swap: Option<u64>,
+    /// Swap space on a disk: BYTES, or disk:SIZE with ,priority=N; 0: none [default: twice the program's footprint, at
+    /// least 64M]. On Linux also zram:SIZE, with algorithm, mem_limit and priority, as for 'run'; may be given several
+    /// times
+    #[arg(long, value_name = "BYTES|AREA", value_parser = parse_area)]
+    swap: Vec<SwapSpec>,
 }
 
 impl PcArgs {
@@ -46,10 +52,40 @@ impl PcArgs {
         self.memory.map_or(DEFAULT_MEMORY, |memory| memory.resolve(peak_live))
     }
 
-    /// Bytes of swap space, in whole MiB.
-    pub fn swap(&self, footprint: u64) -> u64 {
-        self.swap.map_or_else(|| default_swap(footprint), |swap| swap.next_multiple_of(1 << 20))
+    /// Bytes of swap space on the disk, in whole MiB, on a machine with `memory` bytes.
+    pub fn swap(&self, footprint: u64, memory: u64) -> u64 {
+        if self.swap.is_empty() {
+            return default_swap(footprint);
+        }
+        let disk = self.swap.iter().find(|area| !area.is_zram());
+        disk.map_or(0, |area| on_disk(area, memory))
     }
+
+    /// Swap areas, if they are more than space on the disk.
+    pub fn areas(&self, memory: u64) -> Vec<SwapSpec> {
+        let is_plain = |area: &SwapSpec| !area.is_zram() && area.priority().is_none();
+        if matches!(&self.swap[..], [] | [_]) && self.swap.iter().all(is_plain) {
+            return Vec::new();
+        }
+        let sized = |area: &SwapSpec| match area.is_zram() {
+            true => area.clone(),
+            false => area.clone().with_bytes(on_disk(area, memory)),
+        };
+        self.swap.iter().map(sized).collect()
+    }
+}
+
+/// Bytes of an area on a disk, in whole MiB.
+fn on_disk(area: &SwapSpec, memory: u64) -> u64 {
+    (area.pages(memory) * PAGE_SIZE).next_multiple_of(1 << 20)
+}
+
+/// A swap area; a size alone is one on the disk.
+fn parse_area(text: &str) -> Result<SwapSpec, String> {
+    if text.contains(':') {
+        return text.parse();
+    }
+    format!("{DISK}:{}", parse_bytes(text)?).parse()
 }
 
 /// Swap space by default, in whole MiB.

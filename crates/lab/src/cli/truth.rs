@@ -272,6 +272,7 @@ fn case_job(case: &Case, policy: &str, way: Way, timeout: Duration) -> Result<Jo
         second: Second::Missing,
         memory: memory.resolve(program.peak_live()),
         swap: default_swap(program.footprint()),
+        areas: Vec::new(),
         seed: 1,
         runs: way.runs,
         boots: way.boots,

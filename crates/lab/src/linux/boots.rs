@@ -2,11 +2,12 @@
 //! simulated side can be run again beside it after every change of the simulator.
 
 use super::job::Job;
+use super::judge::counts::held;
 use super::twin::Speed;
 use crate::boot::{Report, Shape};
 use crate::document::{Origin, SCHEMA};
 use crate::error::{Error, Result};
-use crate::record::{OracleRecord, RunRecord, WorkDone};
+use crate::record::{Better, Measured, OracleRecord, RunRecord, WorkDone};
 use crate::statistics::mean;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -111,6 +112,8 @@ impl Boots {
             copy_fault_nanos: nanos("copy_fault_picos"),
             read_nanos: nanos("read_picos"),
             instruction_nanos,
+            pack_nanos: nanos("pack_picos"),
+            unpack_nanos: nanos("unpack_picos"),
             access_nanos: if accesses > 0.0 { (accessing / accesses).max(0.0) } else { 0.0 },
             read_micros: self.measured("read_micros"),
             disk_idle_nanos: self.measured("disk_idle_nanos"),
@@ -129,6 +132,11 @@ fn measured(report: &Report, name: &str) -> f64 {
     report.metrics.iter().find(|(known, _)| known == name).map_or(0.0, |(_, value)| *value as f64)
 }
 
+/// What compressed swap held.
+fn level((name, value): &(String, u64)) -> Measured {
+    Measured { name: name.clone(), value: *value as f64, unit: String::new(), better: Better::Lower }
+}
+
 /// What a boot reported, as the record of a run.
 fn record(report: &Report, seed: u64, job: &Job) -> Result<RunRecord> {
     let done = report.done.ok_or_else(|| Error::Failed("the guest ended without saying '@done'".into()))?;
@@ -141,7 +149,7 @@ fn record(report: &Report, seed: u64, job: &Job) -> Result<RunRecord> {
         nanos: done.nanos,
         work: WorkDone { accesses: done.accesses, progress: done.progress, tasks: done.tasks },
         counters: report.counters.clone(),
-        metrics: Vec::new(),
+        metrics: report.metrics.iter().filter(|(name, _)| held(name).is_some()).map(level).collect(),
         costs: Default::default(),
         oracle: OracleRecord::default(),
         covered: Default::default(),

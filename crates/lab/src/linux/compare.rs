@@ -1,5 +1,6 @@
 //! One comparison: boots of Linux, then the twin that they describe.
 
+use super::areas::Areas;
 use super::boots::Boots;
 use super::conditions::{self, Setting};
 use super::find::{self, Kernel};
@@ -132,6 +133,7 @@ struct Subject<'a> {
     recorded: Option<Recorded>,
     shape: Shape,
     settings: Vec<Setting>,
+    areas: Areas,
 }
 
 /// Boot Linux as often as asked for, then run the simulated twin with the same seeds, and the booted machine if it is
@@ -159,9 +161,10 @@ pub fn boots(tools: &Tools, job: &Job, watch: &mut dyn Watch) -> Result<Boots> {
         return Err(Error::Input(why));
     }
     let subject = Subject::new(job)?;
-    let reserve = subject.reserve(tools, watch)?;
+    let kernel = tools.kernel.and_drivers(&subject.areas.drivers())?;
+    let reserve = subject.reserve((tools, &kernel), watch)?;
     let mut boot = |(seed, boot)| {
-        let guest = subject.guest(tools, (seed, boot), reserve)?;
+        let guest = subject.guest((tools, &kernel), (seed, boot), reserve)?;
         Ok((seed, boot_once(tools, job, &guest, watch)?))
     };
     let reports = subject.boots_by_seed().map(&mut boot).collect::<Result<Vec<(u64, Report)>>>()?;
@@ -172,8 +175,9 @@ pub fn boots(tools: &Tools, job: &Job, watch: &mut dyn Watch) -> Result<Boots> {
 /// Count instructions of known work on Linux, and on the booted machine if it is wanted.
 pub fn instructions(tools: &Tools, job: &Job, watch: &mut dyn Watch) -> Result<(Report, Option<Report>)> {
     let subject = Subject::new(job)?;
-    let reserve = subject.reserve(tools, watch)?;
-    let guest = LinuxGuest { purpose: Purpose::Bench, ..subject.guest(tools, (job.seed, 0), reserve)? };
+    let on = (tools, &tools.kernel);
+    let reserve = subject.reserve(on, watch)?;
+    let guest = LinuxGuest { purpose: Purpose::Bench, ..subject.guest(on, (job.seed, 0), reserve)? };
     let linux = boot_once(tools, job, &guest, watch)?;
     let booted = tools.booted.as_deref().map(|image| {
         let guest = Guest { icount: true, ..subject.booted_guest(Task::Bench, job.seed) };
@@ -201,18 +205,20 @@ impl<'a> Subject<'a> {
         };
         let shape = Shape::new(job.cpus, job.second, job.memory, job.swap / PAGE_SIZE)?;
         let settings = conditions::settings(&job.profile.knobs, shape.memory() / PAGE_SIZE)?;
-        Ok(Subject { job, program, recorded, shape, settings })
+        let areas = Areas::new(&job.areas, shape.memory(), &job.profile.knobs)?;
+        Ok(Subject { job, program, recorded, shape, settings, areas })
     }
 
     /// The number of daemons of the simulated machine: for each node kswapd, and kcompactd if large folios are enabled;
-    /// the flusher; khugepaged on request.
+    /// the flusher; khugepaged and zswap's on request.
     fn daemons(&self) -> u32 {
         let knobs = Knobs::default();
         for &(knob, value) in &self.job.profile.knobs {
             knobs.set(knob, value).expect("the profile was checked");
         }
         let of_node = 1 + u32::from(knobs.wants_blocks());
-        self.shape.count() * of_node + 1 + knobs.get(Knob::ThpKhugepaged) as u32
+        let asked = [Knob::ThpKhugepaged, Knob::ZswapEnabled].map(|knob| knobs.get(knob) as u32);
+        self.shape.count() * of_node + 1 + asked.iter().sum::<u32>()
     }
 
     fn seeds(&self) -> impl Iterator<Item = u64> + use<> {
@@ -228,7 +234,7 @@ impl<'a> Subject<'a> {
     /// What a boot with this seed and number is.
     fn guest<'b>(
         &'b self,
-        tools: &'b Tools,
+        (tools, kernel): (&'b Tools, &'b Kernel),
         (seed, boot): (u64, u32),
         reserve: Reserve,
     ) -> Result<LinuxGuest<'b>> {
@@ -241,13 +247,14 @@ impl<'a> Subject<'a> {
         };
         Ok(LinuxGuest {
             what,
-            kernel: &tools.kernel,
+            kernel,
             init: &tools.init,
             shape: self.shape,
             seed,
             boot,
             daemons: self.daemons(),
             settings: &self.settings,
+            areas: &self.areas,
             reserve,
             purpose: Purpose::Run,
             icount: self.job.icount,
@@ -256,11 +263,19 @@ impl<'a> Subject<'a> {
     }
 
     /// What the kernel needs for itself: as measured before, or in a boot for that.
-    fn reserve(&self, tools: &Tools, watch: &mut dyn Watch) -> Result<Reserve> {
+    fn reserve(&self, (tools, kernel): (&Tools, &Kernel), watch: &mut dyn Watch) -> Result<Reserve> {
         let job = self.job;
-        let plenty = Reserve::plenty(self.shape.swap);
-        let guest = LinuxGuest { purpose: Purpose::Measure, ..self.guest(tools, (job.seed, 0), plenty)? };
-        let key = format!("{:?} {} {} {:?}", self.shape, guest.arena(), job.append, guest.memory_by_node());
+        let plenty = Reserve::plenty(self.shape.swap + self.areas.zram_pages());
+        let guest =
+            LinuxGuest { purpose: Purpose::Measure, ..self.guest((tools, kernel), (job.seed, 0), plenty)? };
+        let key = format!(
+            "{:?} {:?} {} {} {:?}",
+            self.shape,
+            self.areas,
+            guest.arena(),
+            job.append,
+            guest.memory_by_node()
+        );
         if let Some(known) = tools.reserves.borrow().get(&key) {
             return Ok(*known);
         }
@@ -280,8 +295,9 @@ impl<'a> Subject<'a> {
             Some(_) => linux.speed_of_original(self.instructions()),
             None => linux.speed(),
         };
+        let packing = self.areas.packing();
         let Twin { machine, text: twin, devices_pace, warnings } =
-            twin::twin(&name, &self.shape, kernels, speed, job.icount)?;
+            twin::twin(&name, (&self.shape, kernels), (speed, packing.as_ref()), job.icount)?;
         let simulated = self.simulated((&machine, devices_pace), &linux.kernel)?;
         let booted = booted()?;
         let setup = setup(job, &name, self.shape.memory(), &self.program);
@@ -364,8 +380,9 @@ impl<'a> Subject<'a> {
         let in_turn = self.job.icount;
         // What the kernel's file system adds to the knobs adds daemons that the guest does not know of.
         let daemons = Some(self.daemons());
+        let swap = self.job.areas.clone();
         let config =
-            RunConfig { memory, knobs, seed, boot, in_turn, devices_pace, daemons, ..machine.config() };
+            RunConfig { memory, swap, knobs, seed, boot, in_turn, devices_pace, daemons, ..machine.config() };
         let command = self.job.command(&self.shape, seed);
         self.program.replayable(&config, &profile.name, command)
     }
@@ -437,7 +454,7 @@ fn setup(job: &Job, machine: &str, memory: u64, program: &Program) -> Setup {
         memory: Some(memory),
         fragment: None,
         group: Vec::new(),
-        swap: Vec::new(),
+        swap: job.areas.iter().map(ToString::to_string).collect(),
         fail: Vec::new(),
         footprint: program.footprint(),
         peak_live: program.peak_live(),
@@ -462,6 +479,35 @@ fn boot_once(tools: &Tools, job: &Job, guest: &LinuxGuest<'_>, watch: &mut dyn W
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::boot::Second;
+    use crate::profile::Profile;
+    use std::time::Duration;
+
+    /// Tasks' random choices follow from their numbers, on both sides.
+    #[test]
+    fn the_guests_first_task_has_the_number_of_the_twins() {
+        for (setting, daemons) in [("", 2), ("+zswap.enabled=1", 3), ("+hugepages-64kB.enabled=always", 3)] {
+            let profile = Profile::parse(&format!("classic{setting}"), &[]).unwrap();
+            let job = Job {
+                program: "zipf:16M".into(),
+                cpus: 1,
+                second: Second::Missing,
+                memory: 16 << 20,
+                swap: 16 << 20,
+                areas: Vec::new(),
+                seed: 1,
+                runs: 1,
+                boots: 1,
+                profile,
+                icount: true,
+                original: None,
+                append: String::new(),
+                timeout: Duration::from_secs(1),
+                all: false,
+            };
+            assert_eq!(Subject::new(&job).unwrap().daemons(), daemons, "{setting}");
+        }
+    }
 
     #[test]
     fn an_emulator_with_unfair_turns_is_known_by_its_version() {

@@ -16,6 +16,7 @@ pub struct Setting {
 }
 
 const THP: &str = "/sys/kernel/mm/transparent_hugepage";
+const ZSWAP: &str = "/sys/module/zswap/parameters";
 
 /// Value of a knob in a profile.
 pub fn value(knobs: &[(Knob, u64)], knob: Knob) -> u64 {
@@ -33,14 +34,15 @@ pub fn settings(knobs: &[(Knob, u64)], pages: u64) -> Result<Vec<Setting>> {
         value: generations(knobs)?.to_string(),
         may_lack: false,
     }];
+    let zswap = value(knobs, Knob::ZswapEnabled) != 0;
     for knob in Knob::ALL.iter().copied() {
         let value = value(knobs, knob);
         let mut add = |file: String, value: String| {
             settings.push(Setting { file, value, may_lack: value_is_default(knobs, knob) });
         };
         match knob {
-            // Comes last.
-            Knob::MinFreeKbytes => {}
+            // They come last.
+            Knob::MinFreeKbytes | Knob::ZswapEnabled => {}
             Knob::ReadAheadKb => {
                 add("/sys/block/vda/queue/read_ahead_kb".into(), value.to_string());
             }
@@ -65,6 +67,7 @@ pub fn settings(knobs: &[(Knob, u64)], pages: u64) -> Result<Vec<Setting>> {
                         .map_or(value.to_string(), |word| (*word).to_owned())
                 )));
             }
+            _ if knob.info().name.starts_with("zswap.") && !zswap => {}
             // The ratio is a list of one for each zone; and to compact is something that is done, not a state.
             Knob::LowmemReserveRatio | Knob::CompactMemory => {}
             _ => {
@@ -73,6 +76,10 @@ pub fn settings(knobs: &[(Knob, u64)], pages: u64) -> Result<Vec<Setting>> {
                 }
             }
         }
+    }
+    // With it zswap makes its pool, as the other settings say.
+    if zswap {
+        settings.push(Setting { file: format!("{ZSWAP}/enabled"), value: "1".into(), may_lack: false });
     }
     // A change of huge pages makes Linux compute this again from all of the guest's memory.
     let file = "/proc/sys/vm/min_free_kbytes".into();
@@ -108,6 +115,10 @@ fn by_name(knob: Knob, value: u64) -> Option<(String, String)> {
     }
     if let Some(name) = info.name.strip_prefix("khugepaged.") {
         return Some((format!("{THP}/khugepaged/{name}"), value.to_string()));
+    }
+    if let Some(name) = info.name.strip_prefix("zswap.") {
+        let word = info.words.get(value as usize).map(|word| (*word).to_owned());
+        return Some((format!("{ZSWAP}/{name}"), word.unwrap_or_else(|| value.to_string())));
     }
     let size = info.name.strip_suffix(".enabled").filter(|name| name.starts_with("hugepages-"))?;
     Some((format!("{THP}/{size}/enabled"), (*info.words.get(value as usize)?).to_owned()))
@@ -167,6 +178,19 @@ mod tests {
         assert_eq!(written(&[], "unmap"), None);
         let error = settings(&[(Knob::TierPolicy, 2)], 16384).unwrap_err();
         assert!(error.to_string().contains("tier.policy=sampled") && error.exit_code() == 2, "{error}");
+    }
+
+    #[test]
+    fn zswap_is_set_up_before_it_is_switched_on() {
+        assert_eq!(written(&[(Knob::ZswapMaxPoolPercent, 30)], "zswap/parameters/max_pool_percent"), None);
+        let knobs = [(Knob::ZswapEnabled, 1), (Knob::ZswapCompressor, 2)];
+        let all = settings(&knobs, 16384).unwrap();
+        let zswap: Vec<(&str, &str)> = all
+            .iter()
+            .filter_map(|setting| Some((setting.file.strip_prefix(ZSWAP)?, setting.value.as_str())))
+            .collect();
+        assert_eq!((zswap[0], zswap.last()), (("/compressor", "zstd"), Some(&("/enabled", "1"))));
+        assert!(zswap.contains(&("/max_pool_percent", "20")), "{zswap:?}");
     }
 
     #[test]

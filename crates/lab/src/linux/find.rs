@@ -2,6 +2,7 @@
 
 use crate::boot::find::{above, chosen, installed};
 use crate::error::{Error, Result};
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 /// Where `cargo xtask linux` leaves the guest's first process, seen from the checkout.
@@ -22,6 +23,31 @@ pub struct Kernel {
     pub version: String,
     /// Modules to insert, in order.
     pub modules: Vec<PathBuf>,
+    /// Where its modules are, if it has any.
+    folder: Option<PathBuf>,
+}
+
+impl Kernel {
+    /// One whose drivers are these, and that has no others.
+    #[cfg(test)]
+    pub(super) fn with_drivers(image: &str, version: &str, modules: &[&str]) -> Kernel {
+        let modules = modules.iter().map(PathBuf::from).collect();
+        Kernel { image: image.into(), version: version.into(), modules, folder: None }
+    }
+
+    /// The same with more drivers, unless they are built in.
+    ///
+    /// # Errors
+    /// It does not have one.
+    pub fn and_drivers(&self, more: &[&str]) -> Result<Kernel> {
+        let mut kernel = self.clone();
+        if let Some(folder) = self.folder.as_ref().filter(|_| !more.is_empty()) {
+            kernel.modules.extend(modules_of(folder, more)?);
+            let mut seen = BTreeSet::new();
+            kernel.modules.retain(|module| seen.insert(module.clone()));
+        }
+        Ok(kernel)
+    }
 }
 
 /// The kernel: as asked for, by its file or by the name of one that was unpacked in the checkout; else the newest of
@@ -45,8 +71,9 @@ pub fn kernel(given: Option<&Path>, modules: Option<&Path>) -> Result<Kernel> {
     with_modules(image, modules)
 }
 
-/// Whether this is the name of a kernel, like 6.12, and no path.
+/// Whether this is the name of a kernel, like 6.12 or 6.12-amd64, and no path.
 pub fn is_name(text: &str) -> bool {
+    let text = text.strip_suffix("-amd64").unwrap_or(text);
     text.contains('.')
         && text.split('.').all(|part| !part.is_empty() && part.chars().all(|c| c.is_ascii_digit()))
 }
@@ -96,23 +123,33 @@ fn with_modules(image: PathBuf, given: Option<&Path>) -> Result<Kernel> {
     };
     let Some(folder) = given.map(Path::to_owned).or_else(beside) else {
         // Everything may be built in.
-        return Ok(Kernel { image, version, modules: Vec::new() });
+        return Ok(Kernel { image, version, modules: Vec::new(), folder: None });
     };
     if !folder.is_dir() {
         return Err(Error::file("read modules from", &folder, "there is no such folder"));
     }
-    let modules = modules_of(&folder)?;
-    Ok(Kernel { image, version, modules })
+    let modules = modules_of(&folder, &DRIVERS)?;
+    Ok(Kernel { image, version, modules, folder: Some(folder) })
 }
 
 /// The drivers' files, with what they depend on before them.
-fn modules_of(folder: &Path) -> Result<Vec<PathBuf>> {
+fn modules_of(folder: &Path, drivers: &[&str]) -> Result<Vec<PathBuf>> {
     let built_in = std::fs::read_to_string(folder.join("modules.builtin")).unwrap_or_default();
     let depends = std::fs::read_to_string(folder.join("modules.dep")).unwrap_or_default();
     let mut files = Vec::new();
     walk(folder, &mut files);
     let mut modules = Vec::new();
-    for driver in DRIVERS {
+    let read = |name: &str| std::fs::read_to_string(folder.join(name)).unwrap_or_default();
+    let before = Before { softdep: read("modules.softdep"), alias: read("modules.alias") };
+    let known = |name: &String| {
+        let is = |path: &str| name_of(path) == *name;
+        depends.lines().filter_map(|line| line.split_once(':')).any(|(file, _)| is(file))
+    };
+    let drivers = drivers.iter().flat_map(|driver| {
+        let wanted = before.of(driver).into_iter().filter(known);
+        wanted.chain([(*driver).to_owned()]).collect::<Vec<String>>()
+    });
+    for driver in drivers {
         let is = |path: &str| name_of(path) == driver;
         if built_in.lines().any(is) {
             continue;
@@ -134,9 +171,31 @@ fn modules_of(folder: &Path) -> Result<Vec<PathBuf>> {
         })?;
         modules.push(file.clone());
     }
-    let mut seen = std::collections::BTreeSet::new();
+    let mut seen = BTreeSet::new();
     modules.retain(|module| seen.insert(module.clone()));
     Ok(modules)
+}
+
+/// What modules want to be there before them without using it: ext4 asks for its checksum by the name of the algorithm.
+struct Before {
+    softdep: String,
+    alias: String,
+}
+
+impl Before {
+    /// The modules that one wants.
+    fn of(&self, driver: &str) -> Vec<String> {
+        let wanted = self.softdep.lines().filter_map(|line| {
+            let (name, all) = line.strip_prefix("softdep ")?.split_once(" pre: ")?;
+            (name == driver).then_some(all)
+        });
+        let module = |name: &str| {
+            let mut lines =
+                self.alias.lines().filter_map(|line| line.strip_prefix("alias ")?.split_once(' '));
+            lines.find(|(alias, _)| *alias == name).map_or(name, |(_, module)| module).replace('-', "_")
+        };
+        wanted.flat_map(str::split_whitespace).map(module).collect()
+    }
 }
 
 /// A module's name, which file names spell with either dash.
@@ -202,8 +261,13 @@ mod tests {
         touch(&modules.join("kernel/fs/ext4/ext4.ko.xz"));
         let plain = with_modules(image.clone(), None).unwrap();
         assert_eq!(plain.modules, [blk.clone(), modules.join("kernel/fs/ext4/ext4.ko.xz")]);
-        fs::write(modules.join("modules.dep"), "fs/ext4/ext4.ko.xz: fs/jbd2.ko.xz lib/crc16.ko.xz\n")
-            .unwrap();
+        fs::write(
+            modules.join("modules.dep"),
+            "fs/ext4/ext4.ko.xz: fs/jbd2.ko.xz lib/crc16.ko.xz\nlib/crc16.ko.xz:\n",
+        )
+        .unwrap();
+        fs::write(modules.join("modules.softdep"), "softdep ext4 pre: crypto-crc32c\n").unwrap();
+        fs::write(modules.join("modules.alias"), "alias crypto-crc32c crc16\n").unwrap();
         let Kernel { modules: found, version, .. } = with_modules(image, None).unwrap();
         let expected =
             ["lib/crc16.ko.xz", "fs/jbd2.ko.xz", "fs/ext4/ext4.ko.xz"].map(|name| modules.join(name));
@@ -226,7 +290,7 @@ mod tests {
 
     #[test]
     fn kernels_have_names_that_are_no_paths() {
-        assert!(is_name("6.12") && is_name("7.3.4"));
+        assert!(is_name("6.12") && is_name("7.3.4") && is_name("6.12-amd64"));
         assert!(["vmlinuz-6.12", "6.12/vmlinuz", "6", "6.", ""].iter().all(|text| !is_name(text)));
         let message = kernel(Some(Path::new("1.0")), None).unwrap_err().to_string();
         assert!(message.contains("cargo xtask linux 1.0"), "{message}");

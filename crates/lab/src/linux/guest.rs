@@ -1,11 +1,11 @@
 //! What to boot: the guest's configuration, its disks, and QEMU's arguments.
 
 use super::archive::Archive;
+use super::areas::{Areas, disk};
 use super::conditions::Setting;
 use super::find::Kernel;
 use super::original::Original;
 use super::reserve::Reserve;
-use super::twin::QUEUE_DEPTH;
 use crate::boot::arguments::Arguments;
 use crate::boot::guest::join;
 use crate::boot::{Recorded, Shape};
@@ -79,6 +79,8 @@ pub struct LinuxGuest<'a> {
     pub daemons: u32,
     /// What is written into the kernel's files.
     pub settings: &'a [Setting],
+    /// Swap areas.
+    pub areas: &'a Areas,
     /// Memory for the kernel.
     pub reserve: Reserve,
     /// What it is booted for.
@@ -153,17 +155,8 @@ impl LinuxGuest<'_> {
             Purpose::Bench => Some("bench".to_owned()),
         });
         lines.extend(module_names(self.kernel).map(|name| format!("insert /{name}")));
-        // A kernel asks whether a disk is rotational when the disk is put to use.
-        for (disk, use_it) in
-            [("vda", "files"), ("vdb", "swap")].iter().take(1 + usize::from(self.shape.swap > 0))
-        {
-            lines.push(format!("write /sys/block/{disk}/queue/rotational 0\n{use_it}"));
-            // As the twin's disks: as many requests at once, in order, and no throttle on writes. A scheduler has
-            // limits of its own, so it goes first.
-            lines.push(format!("try /sys/block/{disk}/queue/scheduler none"));
-            lines.push(format!("try /sys/block/{disk}/queue/nr_requests {QUEUE_DEPTH}"));
-            lines.push(format!("try /sys/block/{disk}/queue/wbt_lat_usec 0"));
-        }
+        lines.extend(disk("vda", "files"));
+        lines.extend(self.areas.lines(self.shape.swap > 0));
         // Ours refuses no mapping for its size.
         lines.push("write /proc/sys/vm/overcommit_memory 1".to_owned());
         lines.extend(self.settings.iter().map(|Setting { file, value, may_lack }| {
@@ -291,7 +284,7 @@ mod tests {
     use crate::engine::Program;
 
     fn kernel() -> Kernel {
-        Kernel { image: "k".into(), version: "6.12".into(), modules: vec!["/m/virtio_blk.ko.xz".into()] }
+        Kernel::with_drivers("k", "6.12", &["/m/virtio_blk.ko.xz"])
     }
 
     #[test]
@@ -308,6 +301,7 @@ mod tests {
             boot: 0,
             daemons: 2,
             settings: &settings,
+            areas: &Areas::default(),
             reserve: Reserve { taken: 70 * MIB, never_managed: 30 * MIB },
             purpose: Purpose::Run,
             icount: false,
@@ -358,6 +352,7 @@ mod tests {
         let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../traces/sqlite.pft");
         let Program::Trace(replay) = Program::find(path).unwrap() else { panic!("it is a trace") };
         let recorded = Recorded::new(replay.source()).unwrap();
+        let areas = Areas::default();
         let guest = |swap| LinuxGuest {
             what: What::Trace(&recorded),
             kernel: &kernel,
@@ -367,6 +362,7 @@ mod tests {
             boot: 0,
             daemons: 2,
             settings: &[],
+            areas: &areas,
             reserve: Reserve { taken: 70 * MIB, never_managed: 30 * MIB },
             purpose: Purpose::Run,
             icount: false,
@@ -382,7 +378,8 @@ mod tests {
             let text = guest(swap).configuration();
             assert!(text.contains(&format!("\ntrace /dev/{disk} {image}\n")), "{text}");
         }
-        let guest = LinuxGuest { kernel: &Kernel { modules: vec![], ..kernel.clone() }, ..guest(0) };
+        let bare = Kernel::with_drivers("k", "6.12", &[]);
+        let guest = LinuxGuest { kernel: &bare, ..guest(0) };
         assert!((guest.archive().unwrap().len() as u64) < image, "not in the initial file system");
         let rest = guest.arena() - recorded.footprint / 32 - recorded.threads * (128 << 10);
         assert!(rest < image * 3 / 2 + 10 * MIB, "{rest} for {image}");

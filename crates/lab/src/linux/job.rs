@@ -2,6 +2,7 @@
 
 use super::original::Original;
 use crate::boot::{Second, Shape};
+use crate::engine::SwapSpec;
 use crate::profile::Profile;
 use crate::replay;
 use std::time::Duration;
@@ -17,8 +18,10 @@ pub struct Job {
     pub second: Second,
     /// Bytes of memory; rounded to what machines can have.
     pub memory: u64,
-    /// Bytes of swap space.
+    /// Bytes of swap space on the disk.
     pub swap: u64,
+    /// Swap areas, if they are more than that.
+    pub areas: Vec<SwapSpec>,
     /// The first seed.
     pub seed: u64,
     /// Seeds.
@@ -39,6 +42,9 @@ pub struct Job {
     pub all: bool,
 }
 
+/// The option that names swap space.
+const SWAP: &str = "--swap";
+
 impl Job {
     /// The command line that does the comparison for one seed again.
     pub(super) fn command(&self, shape: &Shape, seed: u64) -> String {
@@ -49,9 +55,10 @@ impl Job {
         for (knob, value) in self.profile.settings() {
             words.extend(["--set".to_owned(), format!("{knob}={value}")]);
         }
-        for (flag, value) in options {
+        for (flag, value) in options.filter(|(flag, _)| *flag != SWAP || self.areas.is_empty()) {
             words.extend([flag.to_owned(), value]);
         }
+        words.extend(self.areas.iter().flat_map(|area| [SWAP.to_owned(), area.to_string()]));
         words.extend(self.icount.then(|| "--icount".to_owned()));
         if !self.append.is_empty() {
             words.extend(["--append".to_owned(), self.append.clone()]);

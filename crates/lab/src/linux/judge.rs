@@ -171,12 +171,16 @@ impl Beside {
         let known = |stat: &Stat| linux.iter().all(|run| run.counters.contains_key(stat.name()));
         let moved = |stat: Stat| runs.both().any(|run| run.counter(stat) != 0.0);
         let counts = || counts::counts(conditions.pages_by_node.len());
-        let shown = |stat: Stat| counts().any(|count| count.of == [stat]);
+        let shown = |stat: Stat| counts().any(|count| count.of.counters() == [stat]);
         let others = Stat::ALL
             .iter()
             .filter(|stat| all && !stat.is_level() && known(stat) && moved(**stat) && !shown(**stat));
-        let named = counts().filter(|count| count.of.iter().all(known)).copied();
-        let rows = runs.rows(named.chain(others.map(counts::other)));
+        let named = counts().filter(|count| count.of.counters().iter().all(known));
+        let held = linux.first().into_iter().flat_map(|run| &run.metrics);
+        let held = held.filter_map(|metric| counts::held(&metric.name));
+        let mut all: Vec<Count<'_>> = named.chain(held).collect();
+        others.for_each(|stat| all.push(counts::other(stat)));
+        let rows = runs.rows(all.into_iter());
         let warnings: BTreeSet<String> = runs.both().flat_map(|run| run.warnings.clone()).collect();
         Beside {
             rows,

@@ -9,6 +9,7 @@
 //! job         a program, and the conditions on both sides
 //! find        kernel, modules, and the guest's first process
 //! conditions  our knobs as Linux's settings
+//! areas       swap areas, and what pages hold where they are compressed
 //! archive     the initial file system
 //! original    the recorded program itself, with its files
 //! reserve     memory for the kernel itself, measured
@@ -23,6 +24,7 @@
 //! ```
 
 pub mod archive;
+pub mod areas;
 pub mod bench;
 pub mod boots;
 pub mod compare;

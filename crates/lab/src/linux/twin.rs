@@ -8,6 +8,7 @@
 //! A fault that maps the page of zeroes is the kernel's instructions alone. It sets the clock, unless the guest's time
 //! counts instructions: then one takes a nanosecond, as costs count them, and that fault sets what each fault costs.
 
+use super::areas::{Packing, QUEUE_DEPTH};
 use crate::boot::{Second, Shape};
 use crate::engine::Machine;
 use crate::error::{Error, Result};
@@ -18,8 +19,6 @@ use serde::{Deserialize, Serialize};
 use std::fmt::Write;
 use std::ops::RangeInclusive;
 
-/// Requests that a disk of the twin takes at once.
-pub const QUEUE_DEPTH: u64 = 128;
 /// Clock of the machine that the twin is made from, in GHz.
 const GHZ: f64 = 3.0;
 /// Memory of the machine that the probe runs on.
@@ -47,6 +46,10 @@ pub struct Speed {
     pub read_nanos: f64,
     /// Nanoseconds of an instruction that the program computes.
     pub instruction_nanos: f64,
+    /// Nanoseconds of compressing a page; 0: not measured.
+    pub pack_nanos: f64,
+    /// Nanoseconds of decompressing one.
+    pub unpack_nanos: f64,
     /// Nanoseconds that the program spent in user mode for each access, without what it computed.
     pub access_nanos: f64,
     /// Microseconds of a read from a disk.
@@ -113,11 +116,18 @@ struct Costs {
     copy_user: f64,
     instruction: f64,
     access: f64,
+    pack: f64,
+    unpack: f64,
 }
 
 impl Costs {
-    fn text(&self) -> String {
-        let &Costs { fault_entry, zero_page, copy_page, copy_user, instruction, access } = self;
+    /// As a description has them; what compresses is `packing`.
+    fn text(&self, packing: Option<&Packing>) -> String {
+        let &Costs { fault_entry, zero_page, copy_page, copy_user, instruction, access, pack, unpack } = self;
+        let of_packing = |what: &str| {
+            packing.map_or(String::new(), |packing| format!("work.{what}_{}", packing.compressor))
+        };
+        let [compress, decompress] = ["compress", "decompress"].map(of_packing);
         let rows = [
             ("work.fault_entry", fault_entry, "loads of new pages"),
             ("work.zero_page", zero_page, "stores to new pages"),
@@ -125,11 +135,16 @@ impl Costs {
             ("work.copy_user", copy_user, "reads of pages in memory"),
             ("hardware.instruction", instruction, "a loop"),
             ("hardware.access", access, "the program's time in user mode"),
+            (compress.as_str(), pack, "pages that are swapped out"),
+            (decompress.as_str(), unpack, "pages that come back"),
         ];
-        rows.iter().filter(|row| row.1 > 0.0).fold(String::new(), |mut text, (name, nanos, source)| {
-            let _ = write!(text, "[costs.{name}]\nns = {nanos:.3}\nsource = \"the guest: {source}\"\n");
-            text
-        })
+        rows.iter().filter(|row| row.1 > 0.0 && !row.0.is_empty()).fold(
+            String::new(),
+            |mut text, (name, nanos, source)| {
+                let _ = write!(text, "[costs.{name}]\nns = {nanos:.3}\nsource = \"the guest: {source}\"\n");
+                text
+            },
+        )
     }
 }
 
@@ -162,15 +177,25 @@ impl Clock {
     }
 }
 
+/// How slow a machine is.
+#[derive(Clone, Copy)]
+struct Slow<'a> {
+    clock: Clock,
+    costs: Costs,
+    /// What compresses, if something does.
+    packing: Option<&'a Packing>,
+}
+
 /// The description of a machine of this shape, with pages of the kernel, a clock, latency of its disk and costs.
-fn description(shape: &Shape, kernels: u64, clock: Clock, disk: &Disk, costs: &Costs) -> String {
+fn description(shape: &Shape, kernels: u64, disk: &Disk, slow: &Slow<'_>) -> String {
+    let &Slow { clock, costs, packing } = slow;
     let &Disk { micros, mbs, .. } = disk;
     let micros = (10.0 * micros).round() / 10.0;
     let swapping = match shape.swap * PAGE_SIZE {
         0 => String::new(),
         bytes => format!("swap = \"disk\"\nswap_size = {bytes}\n"),
     };
-    let (nodes, ghz, costs) = (nodes(shape, kernels), clock.ghz(), clock.text() + &costs.text());
+    let (nodes, ghz, costs) = (nodes(shape, kernels), clock.ghz(), clock.text() + &costs.text(packing));
     format!(
         "description = \"the twin of a Linux guest\"\n\
          [cpu]\nghz = {ghz:.3}\nasids = 0\nhw_young = true\nhw_nonleaf_young = true\nsource = \"the guest's faults that map the page of zeroes\"\n\
@@ -245,43 +270,58 @@ impl Clamps {
 }
 
 /// The twin of a guest whose kernel has `kernels` pages of its zones. `counted`: its time counts instructions.
-pub fn twin(name: &str, shape: &Shape, kernels: u64, speed: Speed, counted: bool) -> Result<Twin> {
+pub fn twin(
+    name: &str,
+    (shape, kernels): (&Shape, u64),
+    (speed, packing): (Speed, Option<&Packing>),
+    counted: bool,
+) -> Result<Twin> {
     let mut clamps = Clamps::default();
     let clock = match counted {
         true => Clock::Counted,
         false => Clock::Ghz(as_slow_clock(speed, &mut clamps)?),
     };
-    let costs = as_slow(speed, clock, &mut clamps)?;
+    let costs = as_slow((speed, packing), clock, &mut clamps)?;
     let disk = Disk::of(speed, counted, &mut clamps);
-    let text = description(shape, kernels, clock, &disk, &costs);
+    let text = description(shape, kernels, &disk, &Slow { clock, costs, packing });
     let machine = Machine::from_toml(name, &text)?;
     Ok(Twin { machine, text, devices_pace: disk.pace, warnings: clamps.0 })
 }
 
 /// The costs with which the probe takes as long as in the guest. What other faults take beyond one that maps the page
 /// of zeroes is a page's zeroing or copying.
-fn as_slow(speed: Speed, clock: Clock, clamps: &mut Clamps) -> Result<Costs> {
+fn as_slow((speed, packing): (Speed, Option<&Packing>), clock: Clock, clamps: &mut Clamps) -> Result<Costs> {
+    let probe = |costs| probe(Slow { clock, costs, packing });
     // With the least that a cost may be, the probe shows what a fault takes besides.
     let least = 1.0;
     let mut rest = |what: &str, measured: f64, besides: u64| match measured > 0.0 {
         true => clamps.within(what, measured - nanos(besides), least..=f64::MAX),
         false => 0.0,
     };
-    let costs = Costs { zero_page: least, copy_page: least, copy_user: least, ..Costs::default() };
+    let costs = Costs {
+        zero_page: least,
+        copy_page: least,
+        copy_user: least,
+        pack: least,
+        unpack: least,
+        ..Costs::default()
+    };
     let fault_entry = match clock {
         Clock::Ghz(_) => 0.0,
         Clock::Counted => {
-            let besides = probe(clock, &Costs { fault_entry: least, ..costs })?;
+            let besides = probe(Costs { fault_entry: least, ..costs })?;
             rest("nanoseconds of a fault", speed.zero_fault_nanos, besides.zero_fault)
         }
     };
-    let besides = probe(clock, &Costs { fault_entry, ..costs })?;
+    let besides = probe(Costs { fault_entry, ..costs })?;
     Ok(Costs {
         fault_entry,
         zero_page: rest("nanoseconds of clearing a page", speed.fault_nanos, besides.fault),
         copy_page: rest("nanoseconds of copying a page", speed.copy_fault_nanos, besides.copy_fault),
         copy_user: rest("nanoseconds of reading a page", speed.read_nanos, besides.read),
         instruction: speed.instruction_nanos,
+        pack: rest("nanoseconds of compressing a page", speed.pack_nanos, besides.pack),
+        unpack: rest("nanoseconds of decompressing a page", speed.unpack_nanos, besides.unpack),
         access: clamps.within("nanoseconds of an access", speed.access_nanos, 0.0..=MOST_OF_ACCESS),
     })
 }
@@ -289,7 +329,8 @@ fn as_slow(speed: Speed, clock: Clock, clamps: &mut Clamps) -> Result<Costs> {
 /// The clock in GHz with which a fault that maps the page of zeroes takes as long as in the guest. A part of it does
 /// not depend on the clock; two measurements tell how much.
 fn as_slow_clock(speed: Speed, clamps: &mut Clamps) -> Result<f64> {
-    let fault = |ghz| probe(Clock::Ghz(ghz), &Costs::default()).map(|times| nanos(times.zero_fault));
+    let of = |ghz| Slow { clock: Clock::Ghz(ghz), costs: Costs::default(), packing: None };
+    let fault = |ghz| probe(of(ghz)).map(|times| nanos(times.zero_fault));
     let mut believed = |ghz: f64| clamps.within("GHz of its clock", ghz, SLOWEST..=GHZ);
     let fast = fault(GHZ)?;
     if speed.zero_fault_nanos == 0.0 {
@@ -312,12 +353,19 @@ fn nanos(picos: u64) -> f64 {
 /// The probe uses no disk.
 const ANY_DISK: Disk = Disk { micros: 100.0, mbs: MBS, pace: 1.0 };
 
-/// What the probe takes on a simulated machine with this clock and these costs.
-fn probe(clock: Clock, costs: &Costs) -> Result<Times> {
+/// What the probe takes on a simulated machine that is so slow.
+fn probe(slow: Slow<'_>) -> Result<Times> {
     let shape = Shape::new(1, Second::Missing, PROBES_MEMORY, 0)?;
-    let machine = Machine::from_toml("the probe's", &description(&shape, 0, clock, &ANY_DISK, costs))?;
-    let probe = Probe::default();
-    run(&machine.config(), &probe).map_err(|error| Error::Failed(format!("the probe: {error}")))?;
+    let machine = Machine::from_toml("the probe's", &description(&shape, 0, &ANY_DISK, &slow))?;
+    let mut config = machine.config();
+    let probe = match slow.packing {
+        Some(Packing { swap, knobs, .. }) => {
+            (config.swap, config.knobs) = (swap.clone(), knobs.clone());
+            Probe::of_packing()
+        }
+        None => Probe::default(),
+    };
+    run(&config, &probe).map_err(|error| Error::Failed(format!("the probe: {error}")))?;
     Ok(probe.times())
 }
 
@@ -339,8 +387,8 @@ mod tests {
         };
         let clocks = [as_slow_clock(speed, &mut Clamps::default()).map(Clock::Ghz).unwrap(), Clock::Counted];
         for clock in clocks {
-            let costs = as_slow(speed, clock, &mut Clamps::default()).unwrap();
-            let times = probe(clock, &costs).unwrap();
+            let costs = as_slow((speed, None), clock, &mut Clamps::default()).unwrap();
+            let times = probe(Slow { clock, costs, packing: None }).unwrap();
             let measured = [9000.0, 4000.0, 12_000.0, 5100.0, 2.5];
             for ((name, picos), expected) in times.named().iter().zip(measured) {
                 let found = nanos(*picos);
@@ -357,11 +405,16 @@ mod tests {
             let costs = machine.costs();
             costs.iter().find(|cost| cost.name == "swap_slot").unwrap().nanos
         };
-        let usual = description(&shape, 0, Clock::Ghz(GHZ), &ANY_DISK, &Costs::default());
+        let usual = description(
+            &shape,
+            0,
+            &ANY_DISK,
+            &Slow { clock: Clock::Ghz(GHZ), costs: Costs::default(), packing: None },
+        );
         let instructions = slot(Machine::from_toml("t", &usual).unwrap()) * 0.56 * GHZ;
         for zero_fault_nanos in [1500.0, 3000.0] {
             let speed = Speed { zero_fault_nanos, ..Speed::default() };
-            let nanos = slot(twin("t", &shape, 0, speed, true).unwrap().machine);
+            let nanos = slot(twin("t", (&shape, 0), (speed, None), true).unwrap().machine);
             assert!((nanos - instructions).abs() < 0.01 * instructions, "{nanos} ns, {instructions}");
         }
     }
@@ -369,7 +422,7 @@ mod tests {
     #[test]
     fn a_speed_that_the_twin_does_not_have_is_said() {
         let shape = Shape::new(1, Second::Missing, 64 << 20, 0).unwrap();
-        let of = |speed| twin("t", &shape, 0, speed, false).unwrap().warnings;
+        let of = |speed| twin("t", (&shape, 0), (speed, None), false).unwrap().warnings;
         let none = Speed::default();
         for (speed, words) in [
             (Speed { read_micros: 2.5, ..none }, "a disk's read: 2.5 measured, 10.0 taken"),
@@ -394,19 +447,23 @@ mod tests {
             ..Speed::default()
         };
         for (counted, pace, micros, mbs) in [(true, 4.0, 20, 1000), (false, 1.0, 90, 1000)] {
-            let twin = twin("t", &shape, 0, speed, counted).unwrap();
+            let twin = twin("t", (&shape, 0), (speed, None), counted).unwrap();
             assert_eq!(twin.devices_pace, pace);
             let disk = format!("read_us = {micros}\nwrite_us = {micros}\nread_mbs = {mbs}\n");
             assert!(twin.text.contains(&disk), "{disk}: {}", twin.text);
         }
         let old = Speed { disk_idle_nanos: 0.0, ..speed };
-        let twin = twin("t", &shape, 0, old, true).unwrap();
+        let twin = twin("t", (&shape, 0), (old, None), true).unwrap();
         assert!(twin.devices_pace == 1.0 && twin.text.contains("read_us = 90\n"), "not measured");
     }
 
     #[test]
     fn a_slow_guest_has_a_slow_twin() {
-        let full = nanos(probe(Clock::Ghz(GHZ), &Costs::default()).unwrap().zero_fault);
+        let full = nanos(
+            probe(Slow { clock: Clock::Ghz(GHZ), costs: Costs::default(), packing: None })
+                .unwrap()
+                .zero_fault,
+        );
         let speed = Speed {
             zero_fault_nanos: full * 10.0,
             access_nanos: 60.0,
@@ -414,17 +471,19 @@ mod tests {
             ..Speed::default()
         };
         let shape = |second, swap| Shape::new(2, second, 64 << 20, swap).unwrap();
-        let Twin { text, warnings, .. } = twin("t", &shape(Second::Missing, 16384), 0, speed, false).unwrap();
+        let Twin { text, warnings, .. } =
+            twin("t", (&shape(Second::Missing, 16384), 0), (speed, None), false).unwrap();
         assert_eq!(warnings, Vec::<String>::new());
         for part in ["ghz = 0.28", "read_us = 250", "[costs.hardware.access]\nns = 60.000"] {
             assert!(text.contains(part), "{part}: {text}");
         }
         let fast = Speed::default();
-        let Twin { text, warnings, .. } = twin("t", &shape(Second::Missing, 0), 0, fast, false).unwrap();
+        let Twin { text, warnings, .. } =
+            twin("t", (&shape(Second::Missing, 0), 0), (fast, None), false).unwrap();
         assert_eq!(warnings, Vec::<String>::new(), "nothing was measured");
         assert!(text.contains("ghz = 3.000") && !text.contains("swap") && !text.contains("costs"), "{text}");
         let Twin { machine, text, .. } =
-            twin("t", &shape(Second::Slow(Ratio(1, 3)), 0), 3000, fast, false).unwrap();
+            twin("t", (&shape(Second::Slow(Ratio(1, 3)), 0), 3000), (fast, None), false).unwrap();
         assert!(
             text.contains("cpus = 0\nmemory = [{ size = 50331648, zone = \"dma32\" }]\nkernels = 9216000"),
             "{text}"

@@ -4,8 +4,9 @@
 //! queues, the limits of dirty memory, and each setting as the kernel gives it back. Here is what the simulated machine
 //! has by the same names.
 
+use super::areas::QUEUE_DEPTH;
 use super::conditions::{Setting, min_free, value};
-use super::twin::{QUEUE_DEPTH, kernels_of};
+use super::twin::kernels_of;
 use crate::boot::Shape;
 use mm::alloc::watermark::{MarkInput, PcpSizes, marks, pcp_sizes};
 use mm::knobs::Knob;
@@ -61,8 +62,8 @@ fn as_written(text: &str) -> String {
     let number = text.strip_prefix("0x").and_then(|digits| u64::from_str_radix(digits, 16).ok());
     match (number, text) {
         (Some(number), _) => number.to_string(),
-        (None, "false") => "0".to_owned(),
-        (None, "true") => "1".to_owned(),
+        (None, "false" | "N") => "0".to_owned(),
+        (None, "true" | "Y") => "1".to_owned(),
         (None, _) => text.to_owned(),
     }
 }

@@ -31,6 +31,32 @@ impl SwapSpec {
     pub fn is_zram(&self) -> bool {
         self.device == ZRAM
     }
+
+    /// Its size in pages, on a machine with `memory` bytes.
+    pub fn pages(&self, memory: u64) -> u64 {
+        self.size.pages(memory)
+    }
+
+    /// The same area with this size.
+    pub fn with_bytes(self, bytes: u64) -> SwapSpec {
+        SwapSpec { size: SwapSize::Bytes(bytes), ..self }
+    }
+
+    /// The priority that was asked for.
+    pub fn priority(&self) -> Option<i16> {
+        self.priority
+    }
+
+    /// Whether its pages are written back or compressed again.
+    pub fn has_upkeep(&self) -> bool {
+        self.upkeep != Upkeep::default()
+    }
+
+    /// What it is in memory, on a machine with `memory` bytes.
+    pub fn zram(&self, memory: u64) -> Option<ZramConfig> {
+        let mem_limit = self.mem_limit.map_or(0, |limit| limit.pages(memory).max(1));
+        self.is_zram().then_some(ZramConfig { mem_limit, ..ZramConfig::new(self.compressor) })
+    }
 }
 
 impl FromStr for SwapSpec {
@@ -122,8 +148,7 @@ impl MachineSpec {
             let Ok(pages) = u32::try_from(area.size.pages(self.memory())) else {
                 return fail(format!("{area} has more than 16 TiB"));
             };
-            let mem_limit = area.mem_limit.map_or(0, |limit| limit.pages(self.memory()).max(1));
-            let zram = area.is_zram().then_some(ZramConfig { mem_limit, ..ZramConfig::new(area.compressor) });
+            let zram = area.zram(self.memory());
             let device = match area.is_zram() {
                 true => usize::from(u8::MAX),
                 false => match self.device(&area.device) {

@@ -1,18 +1,53 @@
 //! The counts that are compared.
 
+use crate::record::RunRecord;
 use mm::stat::Stat;
 
 /// A count of the table.
 #[derive(Clone, Copy)]
 pub struct Count<'a> {
     /// Its name.
-    pub metric: &'static str,
+    pub metric: &'a str,
     /// Its unit; empty for a count.
     pub unit: &'static str,
-    /// The counters that it is the sum of.
-    pub of: &'a [Stat],
+    /// What it is.
+    pub of: Source<'a>,
     /// Why it is a matter of timing, if it is.
     pub timing: Option<&'static str>,
+}
+
+impl Count<'static> {
+    /// The same, to be listed with others that do not live as long.
+    fn short<'a>(&self) -> Count<'a> {
+        *self
+    }
+}
+
+/// What a count is.
+#[derive(Clone, Copy)]
+pub enum Source<'a> {
+    /// The sum of these counters.
+    Counters(&'a [Stat]),
+    /// What the machine measured, divided by this.
+    Measured(&'a str, f64),
+}
+
+impl Source<'_> {
+    /// Its value in a run.
+    pub fn value(&self, run: &RunRecord) -> f64 {
+        match self {
+            Source::Counters(stats) => stats.iter().map(|&stat| run.counter(stat)).sum(),
+            Source::Measured(name, unit) => run.metric(name) / unit,
+        }
+    }
+
+    /// The counters.
+    pub fn counters(&self) -> &[Stat] {
+        match self {
+            Source::Counters(stats) => stats,
+            Source::Measured(..) => &[],
+        }
+    }
 }
 
 /// KiB that were read or written.
@@ -22,15 +57,15 @@ pub const KIB: &str = "KiB";
 const WHO: &str = "whether kswapd or the task itself reclaims depends on when kswapd gets a CPU";
 
 const fn total(metric: &'static str, of: &'static [Stat]) -> Count<'static> {
-    Count { metric, unit: "", of, timing: None }
+    Count { metric, unit: "", of: Source::Counters(of), timing: None }
 }
 
 const fn kib(of: &'static [Stat; 1]) -> Count<'static> {
-    Count { metric: of[0].name(), unit: KIB, of, timing: None }
+    Count { metric: of[0].name(), unit: KIB, of: Source::Counters(of), timing: None }
 }
 
 const fn who(of: &'static [Stat; 1]) -> Count<'static> {
-    Count { metric: of[0].name(), unit: "", of, timing: Some(WHO) }
+    Count { metric: of[0].name(), unit: "", of: Source::Counters(of), timing: Some(WHO) }
 }
 
 /// Of every machine; parts before their total, which repeats their sum ([`super::copies`]).
@@ -50,6 +85,11 @@ const COUNTS: &[Count<'static>] = &[
     total("workingset_refault_file", &[Stat::WorkingsetRefaultFile]),
     total("pswpin", &[Stat::PswpIn]),
     total("pswpout", &[Stat::PswpOut]),
+    total("zswpin", &[Stat::Zswpin]),
+    total("zswpout", &[Stat::Zswpout]),
+    total("zswpwb", &[Stat::Zswpwb]),
+    total("swpin_zero", &[Stat::SwpinZero]),
+    total("swpout_zero", &[Stat::SwpoutZero]),
     kib(&[Stat::PgpgIn]),
     kib(&[Stat::PgpgOut]),
     total("nr_tlb_remote_flush", &[Stat::NrTlbRemoteFlush]),
@@ -90,8 +130,31 @@ const TIMED: &[(&str, &str)] = &[
 ];
 
 /// All counts for machines with this many nodes, in the table's order.
-pub fn counts(nodes: usize) -> impl Iterator<Item = &'static Count<'static>> {
-    COUNTS.iter().chain(if nodes > 1 { NODE_COUNTS } else { &[] })
+pub fn counts<'a>(nodes: usize) -> impl Iterator<Item = Count<'a>> {
+    let all = COUNTS.iter().chain(if nodes > 1 { NODE_COUNTS } else { &[] });
+    all.map(Count::short)
+}
+
+/// Ends of the names of what compressed swap holds, with their units and what these are in the unit of the measure.
+const HELD: [(&str, &str, f64); 9] = [
+    ("orig_data_size", KIB, 1024.0),
+    ("compr_data_size", KIB, 1024.0),
+    ("mem_used_total", KIB, 1024.0),
+    ("mem_used_max", KIB, 1024.0),
+    ("same_pages", "", 1.0),
+    ("huge_pages", "", 1.0),
+    ("pool_total_size", KIB, 1024.0),
+    ("stored_pages", "", 1.0),
+    ("reject_compress_poor", "", 1.0),
+];
+
+/// The count of what compressed swap holds, if this is the name of such a measure.
+pub fn held(name: &str) -> Option<Count<'_>> {
+    let (of_swap, end) = name.split_once('_')?;
+    let &(_, unit, divisor) = HELD.iter().find(|(known, ..)| *known == end)?;
+    let is_swap = of_swap == "zswap" || of_swap.starts_with("zram");
+    let of = Source::Measured(name, divisor);
+    is_swap.then_some(Count { metric: name, unit, of, timing: None })
 }
 
 /// The count of a single counter that has no row of its own.
@@ -100,7 +163,7 @@ pub fn other(stat: &Stat) -> Count<'_> {
     Count {
         metric: stat.name(),
         unit: "",
-        of: std::slice::from_ref(stat),
+        of: Source::Counters(std::slice::from_ref(stat)),
         timing: timed.map(|(_, why)| *why),
     }
 }

@@ -1,10 +1,9 @@
 //! One count of both sides, and its verdict.
 
 use super::copies::OWN_WORK;
-use super::counts::Count;
+use super::counts::{Count, Source};
 use crate::record::RunRecord;
 use crate::statistics::{Interval, interval, mean};
-use mm::stat::Stat;
 use serde::{Deserialize, Serialize};
 
 /// How far a total may be off, in per cent.
@@ -91,9 +90,9 @@ pub struct Values(Vec<Vec<f64>>);
 
 impl Values {
     /// Of runs in the order of seeds, each with this many boots.
-    pub fn of(runs: &[RunRecord], boots: usize, of: &[Stat]) -> Values {
-        let value = |run: &RunRecord| of.iter().map(|&stat| run.counter(stat)).sum();
-        Values(runs.chunks(boots.max(1)).map(|runs| runs.iter().map(value).collect()).collect())
+    pub fn of(runs: &[RunRecord], boots: usize, of: Source<'_>) -> Values {
+        let values = |runs: &[RunRecord]| runs.iter().map(|run| of.value(run)).collect();
+        Values(runs.chunks(boots.max(1)).map(values).collect())
     }
 
     /// All values.
