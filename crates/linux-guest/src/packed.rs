@@ -52,12 +52,12 @@ pub struct Contents {
 impl Contents {
     /// For this compressor, if there is such a one.
     pub fn of(compressor: &str, seed: u64) -> Option<Contents> {
-        let (units, bytes): (fn(Packed) -> u8, fn(u32) -> u32) = match compressor {
-            "lz4" => (|packed| packed.lz4, |bytes| bytes),
-            "lzo-rle" => (|packed| packed.lz4, content::lzo_rle),
-            "zstd" => (|packed| packed.zstd, |bytes| bytes),
+        let units: fn(Packed) -> u8 = match compressor {
+            "lz4" | "lzo-rle" => |packed| packed.lz4,
+            "zstd" => |packed| packed.zstd,
             _ => return None,
         };
+        let bytes: fn(u32) -> u32 = if compressor == "lzo-rle" { content::lzo_rle } else { |bytes| bytes };
         let (first, told) = (AtomicU64::new(0), Lock::new(BTreeMap::new()));
         Some(Contents { seed, units, bytes, first, told, has_told: AtomicBool::new(false) })
     }
