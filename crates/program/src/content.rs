@@ -63,7 +63,7 @@ impl Words {
     /// Of a page that becomes this many bytes, or that does not get smaller; pages of another seed have others.
     pub fn new(bytes: Option<u32>, seed: u64) -> Words {
         // Literals have their length with them, the repetition its distance and its length, and zstd has a header:
-        // 25 to 33 bytes.
+        // about 20 bytes with zstd, up to 33 with the others.
         Words { seed, random: bytes.map_or(u32::MAX, |bytes| bytes.saturating_sub(REPEATED)) }
     }
 
