@@ -19,7 +19,7 @@ const FAULTS: usize = 15;
 const TESTS: &str = "crates/mm/src/alloc/tests.rs";
 const LIB: &str = "crates/mm/src/lib.rs";
 /// Rooms that the copy does without: all above page tables, and others that these tests do not use.
-const LEFT_OUT: [&str; 14] = [
+const LEFT_OUT: [&str; 15] = [
     "cache",
     "compact",
     "folio",
@@ -34,6 +34,7 @@ const LEFT_OUT: [&str; 14] = [
     "mm_core",
     "truncate",
     "writeback",
+    "zswap",
 ];
 
 /// Name and text of each patch.

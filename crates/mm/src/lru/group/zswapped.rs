@@ -90,13 +90,14 @@ impl Groups {
             return;
         }
         let zswap = &self.at(group).zswap;
-        let before = zswap.charged();
-        zswap.own.store(zswap.own.load(Relaxed).wrapping_add_signed(bytes), Relaxed);
+        // One step, as other tasks may charge the same group: a part of a page that is lost would stay charged.
+        let before = zswap.own.fetch_add(bytes as u64, Relaxed);
+        let own = before.wrapping_add_signed(bytes);
         for level in self.upwards(group) {
             self.at(level).zswap.bytes.fetch_add(bytes, Relaxed);
             self.at(level).zswap.pages.fetch_add(bytes.signum(), Relaxed);
         }
-        let by = zswap.charged() as i64 - before as i64;
+        let by = own.div_ceil(PAGE_SIZE) as i64 - before.div_ceil(PAGE_SIZE) as i64;
         if by != 0 {
             platform.charge(Work::GroupCharge, 1);
             for level in self.upwards(group) {
@@ -119,10 +120,9 @@ impl Groups {
             return;
         }
         let kept = &self.at(to).zswap;
-        let before = kept.charged() + charged;
-        kept.own.store(kept.own.load(Relaxed) + bytes, Relaxed);
+        let before = kept.own.fetch_add(bytes, Relaxed);
         // Two parts of pages may have become one.
-        let by = kept.charged() as i64 - before as i64;
+        let by = (before + bytes).div_ceil(PAGE_SIZE) as i64 - (before.div_ceil(PAGE_SIZE) + charged) as i64;
         self.upwards(to).for_each(|level| self.force(level, by));
     }
 }
