@@ -140,13 +140,10 @@ impl ZsPool {
         let frames = self.take_frames(memory, self.classes.classes[class].frames)?;
         let before = self.frames.fetch_add(frames.len() as u64, Relaxed);
         self.most.fetch_max(before + frames.len() as u64, Relaxed);
-        let mut zspages = self.zspages.lock();
-        zspages.add(&self.classes.classes[class], class, frames);
-        let handle = zspages.alloc(&self.classes.classes[class], class, bytes);
-        drop(zspages);
+        let handle = self.zspages.lock().add(&self.classes.classes[class], class, frames, bytes);
         memory.note_records(Record::Zspage, 1);
         memory.note_records(Record::ZsHandle, 1);
-        Some(ZsHandle(handle.expect("a zspage that was just added has room")))
+        Some(ZsHandle(handle))
     }
 
     fn take_frames<M: Machine>(&self, memory: &ZsMemory<'_, M>, count: u32) -> Option<ZspageFrames> {

@@ -150,3 +150,22 @@ fn an_object_fails_only_without_any_memory() {
     assert!(bench.store(4096, 1).is_some());
     bench.pool.validate(&bench.mmu).unwrap();
 }
+
+/// Two tasks find no room, and both bring a zspage.
+#[test]
+fn each_zspage_that_is_added_has_an_object() {
+    let classes = ZsClasses::new();
+    let number = classes.of(100);
+    let class = &classes.classes[number];
+    let mut zspages = Zspages::new(classes.classes.len());
+    let frames = |first: u32| (0..class.frames).map(|frame| Pfn(first + frame)).collect::<ZspageFrames>();
+    let handles = [0, 8].map(|first| zspages.add(class, number, frames(first), 100));
+    zspages.validate(&classes.classes).unwrap();
+    let freed = handles.map(|handle| zspages.free(&classes.classes, handle));
+    assert!(
+        freed
+            .iter()
+            .all(|frames| frames.as_ref().is_some_and(|frames| frames.len() == class.frames as usize))
+    );
+    zspages.validate(&classes.classes).unwrap();
+}

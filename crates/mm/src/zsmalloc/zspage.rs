@@ -85,12 +85,17 @@ impl Zspages {
     pub fn alloc(&mut self, class: &ZsClass, number: usize, bytes: u32) -> Option<u32> {
         let heads = &self.lists[number].heads;
         let zspage = heads[..FULL].iter().rev().copied().find(|&head| head != NONE)?;
+        Some(self.alloc_in(class, zspage, bytes))
+    }
+
+    /// Allocate an object in a zspage that has room.
+    fn alloc_in(&mut self, class: &ZsClass, zspage: u32, bytes: u32) -> u32 {
         let handle = self.new_handle(bytes);
         self.put(zspage, handle);
-        self.lists[number].used += 1;
+        self.lists[usize::from(self.zspages[zspage as usize].class)].used += 1;
         self.in_use += 1;
         self.regroup(class, zspage);
-        Some(handle)
+        handle
     }
 
     fn new_handle(&mut self, bytes: u32) -> u32 {
@@ -132,8 +137,9 @@ impl Zspages {
         zspage
     }
 
-    /// Add an empty zspage of the class.
-    pub fn add(&mut self, class: &ZsClass, number: usize, frames: ZspageFrames) {
+    /// Add a zspage of the class with an object. Returns the object's handle. (Another zspage may have got room
+    /// meanwhile; but one without an object would never be freed.)
+    pub fn add(&mut self, class: &ZsClass, number: usize, frames: ZspageFrames, bytes: u32) -> u32 {
         let next = |place: u32| if place + 1 == class.objects { NONE } else { (place + 1) | FREE };
         let places = (0..class.objects).map(next).collect();
         let zspage = Zspage {
@@ -158,6 +164,7 @@ impl Zspages {
         };
         self.lists[number].room += u64::from(class.objects);
         self.link(at, EMPTY);
+        self.alloc_in(class, at, bytes)
     }
 
     /// Free an object. Returns the frames of its zspage if that is empty now.
