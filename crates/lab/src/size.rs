@@ -1,5 +1,7 @@
 //! Sizes as users write them: `4096`, `256M`, `1.5G`, and shares: `50%`.
 
+use crate::human;
+
 /// Bytes of `text`; K, M, G and T are powers of 1024, with or without a following `B` or `iB`.
 pub fn parse_bytes(text: &str) -> Result<u64, String> {
     let bad = || format!("'{text}' is not a size; write bytes, or a number with K, M, G or T, like 256M");
@@ -39,6 +41,16 @@ impl Memory {
         match self {
             Memory::Bytes(bytes) => bytes,
             Memory::Share(share) => (peak_live as f64 * share) as u64,
+        }
+    }
+}
+
+/// As people write it: `50%`, `256 MiB`.
+impl std::fmt::Display for Memory {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match *self {
+            Memory::Share(share) => f.write_str(&human::share(share).replace(' ', "")),
+            Memory::Bytes(bytes) => f.write_str(&human::bytes(bytes as f64)),
         }
     }
 }

@@ -177,11 +177,11 @@ pub struct Disks<'a> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::super::shape::{Ratio, Second};
     use super::*;
 
-    fn guest(cpus: u32, second: Second) -> Guest {
+    pub(in super::super) fn guest(cpus: u32, second: Second) -> Guest {
         let task = Task::Program { name: "zipf:67108864:4".into(), bytes: 64 << 20, threads: 4 };
         let shape = Shape::new(cpus, second, 32 << 20, 1024).unwrap();
         Guest {

@@ -78,26 +78,13 @@ pub fn as_ordered(found: Found, guest: &Guest) -> Result<()> {
 
 #[cfg(test)]
 pub(super) mod tests {
-    use super::super::guest::Task;
     use super::super::protocol::Done;
-    use super::super::shape::{Second, Shape};
+    use super::super::shape::Second;
     use super::*;
     use crate::record::OracleRecord;
 
     pub(in super::super) fn guest() -> Guest {
-        let task = Task::Program { name: "zipf:67108864:4".into(), bytes: 64 << 20, threads: 4 };
-        let shape = Shape::new(4, Second::Missing, 32 << 20, 1024).unwrap();
-        Guest {
-            task,
-            shape,
-            seed: 7,
-            check: true,
-            knobs: vec![],
-            groups: vec![],
-            zram: 0,
-            drop: None,
-            icount: false,
-        }
+        super::super::guest::tests::guest(4, Second::Missing)
     }
 
     fn report() -> Report {

@@ -7,12 +7,12 @@ use super::resume::{Resumed, Unwritten};
 use super::sweep::measure;
 use crate::engine;
 use crate::error::{Error, Result};
+use crate::interrupt;
 use crate::jobs::{Ended, Job, jobs};
 use crate::profile::Profile;
 use crate::size::Memory;
 use crate::sweep::optimum::{Case, Table, policies, sweep};
 use crate::sweep::{Catalog, Done, What};
-use crate::{human, interrupt};
 use clap::Args;
 use program::builtin::WillItScale;
 use std::time::Instant;
@@ -101,12 +101,13 @@ fn cases(args: &OptimumArgs, catalog: &mut Catalog) -> Result<Vec<Case>> {
     for name in names {
         let program = catalog.program(&name)?;
         cases.extend(memory.iter().map(|memory| {
-            let size = match *memory {
-                Memory::Share(share) => human::share(share).replace(' ', ""),
-                Memory::Bytes(bytes) => human::bytes(bytes as f64),
-            };
             let bytes = memory.resolve(program.peak_live());
-            Case { program: name.clone(), footprint: program.footprint(), memory: bytes, size }
+            Case {
+                program: name.clone(),
+                footprint: program.footprint(),
+                memory: bytes,
+                size: memory.to_string(),
+            }
         }));
     }
     Ok(cases)

@@ -13,7 +13,7 @@ use crate::size::Memory;
 use crate::sweep::kinds::kinds;
 use crate::sweep::swap::{Case, Choices, Swappings, outcome};
 use crate::sweep::{Catalog, Key, What};
-use crate::{human, interrupt, kept};
+use crate::{interrupt, kept};
 use clap::Args;
 use std::path::PathBuf;
 use std::time::Instant;
@@ -130,11 +130,7 @@ fn cases(args: &SwapArgs, catalog: &mut Catalog) -> Result<Vec<Case>> {
         let program = catalog.program(name)?;
         cases.extend(args.memory.iter().map(|memory| {
             let bytes = memory.resolve(program.peak_live());
-            let size = match *memory {
-                Memory::Share(share) => human::share(share).replace(' ', ""),
-                Memory::Bytes(bytes) => human::bytes(bytes as f64),
-            };
-            Case { program: name.clone(), memory: bytes, size }
+            Case { program: name.clone(), memory: bytes, size: memory.to_string() }
         }));
     }
     Ok(cases)

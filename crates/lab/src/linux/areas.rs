@@ -52,10 +52,6 @@ pub struct Packing {
     pub knobs: Vec<(Knob, u64)>,
 }
 
-fn word(compressor: Compressor) -> &'static str {
-    Compressor::WORDS[compressor.value() as usize]
-}
-
 impl Areas {
     /// Those of `specs` on a machine with `memory` bytes, under these knobs.
     ///
@@ -79,7 +75,7 @@ impl Areas {
             }
             let zram = spec.zram(memory).map(|zram| Zram {
                 number: ranks.iter().position(|&ranked| ranked == at).expect("it is among them"),
-                algorithm: word(zram.compressor),
+                algorithm: zram.compressor.word(),
                 pages: spec.pages(memory),
                 limit: zram.mem_limit,
             });
@@ -88,7 +84,7 @@ impl Areas {
         }
         let zswap = value(knobs, Knob::ZswapEnabled) != 0;
         if zswap {
-            compressors.insert(Compressor::WORDS[value(knobs, Knob::ZswapCompressor) as usize]);
+            compressors.insert(Compressor::of(value(knobs, Knob::ZswapCompressor)).word());
         }
         if compressors.len() > 1 {
             let all = compressors.into_iter().collect::<Vec<_>>().join(" and ");

@@ -204,19 +204,20 @@ pub struct Swappings {
 impl Swappings {
     /// The cases of a sweep whose runs are all done.
     pub fn of(sweep: &Sweep, done: &BTreeMap<Key, Done>, choices: &Choices, host_seconds: f64) -> Swappings {
-        let Choices { cases, kinds, algorithm, .. } = choices;
+        let Choices { cases, kinds, algorithm, swappiness } = choices;
         let finished = Finished::of(sweep, done);
         let What { machine, profile, .. } = sweep.whats[0].clone();
-        let values = &sweep.cuts[0].values[2];
         let whole = |what: usize| finished.runs(what).len() == sweep.runs as usize;
         let case = |(case, points): (&Case, &[super::Point])| {
             points.iter().all(|point| whole(point.what)).then(|| {
                 let (mut rows, mut of): (Vec<Row>, Vec<usize>) = Default::default();
-                for (kind, points) in points.chunks(values.len()).enumerate() {
-                    let shown = if kinds[kind].swaps() { points.len() } else { 1 };
-                    for point in &points[..shown] {
-                        let swappiness = kinds[kind].swaps().then(|| number(&point.values[2]));
-                        rows.push(Row::new(&kinds[kind].name, swappiness, finished.runs(point.what)));
+                for (kind, points) in points.chunks(swappiness.len()).enumerate() {
+                    let swaps = kinds[kind].swaps();
+                    for (point, &value) in
+                        points.iter().zip(swappiness).take(if swaps { points.len() } else { 1 })
+                    {
+                        let value = swaps.then_some(value);
+                        rows.push(Row::new(&kinds[kind].name, value, finished.runs(point.what)));
                         of.push(kind);
                     }
                 }
@@ -226,7 +227,7 @@ impl Swappings {
                 Swapping { program, memory, size, advice: advice(&rows), best, apply, rows }
             })
         };
-        let points = sweep.points.chunks(kinds.len() * values.len());
+        let points = sweep.points.chunks(kinds.len() * swappiness.len());
         Swappings {
             machine,
             profile,
@@ -237,11 +238,6 @@ impl Swappings {
             host_seconds,
         }
     }
-}
-
-/// A value of the axis of swappiness.
-fn number(text: &str) -> u64 {
-    text.parse().expect("the values of the axis are numbers")
 }
 
 /// Lines that make Linux do as in a row.
@@ -328,7 +324,7 @@ impl Swapping {
         let mut grid = Grid::new(headings.into_iter().chain(more));
         for row in &self.rows {
             let swappiness = row.swappiness.map_or("-".to_owned(), |value| value.to_string());
-            let mut cells = vec![row.swap.clone(), swappiness, row.time_text(self.runs_of(row))];
+            let mut cells = vec![row.swap.clone(), swappiness, row.time_text()];
             if row.run_time.is_empty() {
                 cells.extend(std::iter::repeat_n(String::new(), 5 + usize::from(p99)));
             } else {
@@ -345,10 +341,6 @@ impl Swapping {
             grid.row(cells);
         }
         grid.render(|column| column == 0, width)
-    }
-
-    fn runs_of(&self, row: &Row) -> usize {
-        row.run_time.len() + (row.killed + row.too_long) as usize
     }
 
     fn text(&self, width: usize) -> String {
@@ -371,7 +363,8 @@ impl Swapping {
 }
 
 impl Row {
-    fn time_text(&self, runs: usize) -> String {
+    fn time_text(&self) -> String {
+        let runs = self.run_time.len() + (self.killed + self.too_long) as usize;
         let reasons = [(self.killed, OUT_OF_MEMORY), (self.too_long, TOO_LONG)];
         if let Some((times, why)) = reasons.into_iter().find(|(times, _)| *times > 0) {
             return format!("{why} in {times} of {runs}");

@@ -99,7 +99,7 @@ impl fmt::Display for SwapSpec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:{}", self.device, self.size)?;
         if self.is_zram() {
-            write!(f, ",algorithm={}", Compressor::WORDS[self.compressor.value() as usize])?;
+            write!(f, ",algorithm={}", self.compressor.word())?;
         }
         if let Some(limit) = self.mem_limit {
             write!(f, ",mem_limit={limit}")?;

@@ -139,7 +139,7 @@ impl fmt::Display for Upkeep {
             write!(f, ",writeback_limit={limit}")?;
         }
         if let Some(by) = self.recompress {
-            write!(f, ",recompress={}", Compressor::WORDS[by.value() as usize])?;
+            write!(f, ",recompress={}", by.word())?;
         }
         if let Some(pages) = self.recompress_type {
             write!(f, ",recompress_type={}", name(pages))?;

@@ -33,6 +33,12 @@ macro_rules! choices {
             pub const fn value(self) -> u64 {
                 self as u64
             }
+
+            /// The word for it.
+            #[inline]
+            pub const fn word(self) -> &'static str {
+                Self::WORDS[self as usize]
+            }
         }
     )*};
 }
