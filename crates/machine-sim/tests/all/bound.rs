@@ -32,7 +32,7 @@ fn the_bound_does_not_change_the_run() {
 fn bounded<P: Program>(machine: MachineSpec, seed: u64, policy: u64, program: &P) -> BoundReport {
     let mut config = RunConfig::new(machine);
     (config.seed, config.bound, config.knobs) = (seed, true, vec![(Knob::TlbUnmap, policy)]);
-    let word = policy.word();
+    let word = FlushPolicy::WORDS[policy as usize];
     let outcome = run(&config, program).unwrap_or_else(|error| panic!("{word}: {error}"));
     let bound = outcome.bound.unwrap();
     let (l1, l2) = (&bound.l1, &bound.l2);
