@@ -269,7 +269,6 @@ impl Machine for X86 {
         self.compression().compress(page, unsafe { &*frame(page).cast() })
     }
 
-    #[expect(clippy::disallowed_methods, reason = "frames of compressed memory are mapped nowhere")]
     fn pack(&self, page: Pfn, object: ObjectPlace) {
         if u64::from(object.bytes) == PAGE_SIZE {
             self.copy(object.frame, page, 1);
@@ -278,7 +277,6 @@ impl Machine for X86 {
         }
     }
 
-    #[expect(clippy::disallowed_methods, reason = "the caller fills a page that no task uses yet")]
     fn unpack(&self, object: ObjectPlace, page: Pfn, _: Compressor) {
         if u64::from(object.bytes) == PAGE_SIZE {
             self.copy(page, object.frame, 1);

@@ -78,7 +78,7 @@ fn packed_word(stamp: u64, page: u64, at: u64) -> u64 {
         }
         1 => stamp,
         2 => {
-            if at % 2 == 0 {
+            if at.is_multiple_of(2) {
                 noise ^ noise >> 32
             } else {
                 0
