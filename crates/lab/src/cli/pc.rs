@@ -52,27 +52,37 @@ impl PcArgs {
         self.memory.map_or(DEFAULT_MEMORY, |memory| memory.resolve(peak_live))
     }
 
-    /// Bytes of swap space on the disk, in whole MiB, on a machine with `memory` bytes.
+    /// Bytes of swap space on the disk.
     pub fn swap(&self, footprint: u64, memory: u64) -> u64 {
-        if self.swap.is_empty() {
-            return default_swap(footprint);
-        }
-        let disk = self.swap.iter().find(|area| !area.is_zram());
-        disk.map_or(0, |area| on_disk(area, memory))
+        swap_on_disk(&self.swap, footprint, memory)
     }
 
     /// Swap areas, if they are more than space on the disk.
     pub fn areas(&self, memory: u64) -> Vec<SwapSpec> {
-        let is_plain = |area: &SwapSpec| !area.is_zram() && area.priority().is_none();
-        if matches!(&self.swap[..], [] | [_]) && self.swap.iter().all(is_plain) {
-            return Vec::new();
-        }
-        let sized = |area: &SwapSpec| match area.is_zram() {
-            true => area.clone(),
-            false => area.clone().with_bytes(on_disk(area, memory)),
-        };
-        self.swap.iter().map(sized).collect()
+        more_than_disk(&self.swap, memory)
     }
+}
+
+/// Bytes of swap space on the disk, in whole MiB, on a machine with `memory` bytes and these areas; none: the default.
+pub(super) fn swap_on_disk(areas: &[SwapSpec], footprint: u64, memory: u64) -> u64 {
+    if areas.is_empty() {
+        return default_swap(footprint);
+    }
+    let disk = areas.iter().find(|area| !area.is_zram());
+    disk.map_or(0, |area| on_disk(area, memory))
+}
+
+/// These swap areas, if they are more than space on the disk.
+pub(super) fn more_than_disk(areas: &[SwapSpec], memory: u64) -> Vec<SwapSpec> {
+    let is_plain = |area: &SwapSpec| !area.is_zram() && area.priority().is_none();
+    if matches!(areas, [] | [_]) && areas.iter().all(is_plain) {
+        return Vec::new();
+    }
+    let sized = |area: &SwapSpec| match area.is_zram() {
+        true => area.clone(),
+        false => area.clone().with_bytes(on_disk(area, memory)),
+    };
+    areas.iter().map(sized).collect()
 }
 
 /// Bytes of an area on a disk, in whole MiB.
@@ -89,6 +99,6 @@ fn parse_area(text: &str) -> Result<SwapSpec, String> {
 }
 
 /// Swap space by default, in whole MiB.
-pub(super) fn default_swap(footprint: u64) -> u64 {
+fn default_swap(footprint: u64) -> u64 {
     footprint.saturating_mul(2).max(LEAST_SWAP).next_multiple_of(1 << 20)
 }

@@ -3,10 +3,10 @@
 use super::linux::{LinuxGuestArgs, Shown, tools};
 use super::options::{progress_bar, threads};
 use super::output;
-use super::pc::default_swap;
+use super::pc::{more_than_disk, swap_on_disk};
 use crate::boot::Second;
 use crate::document::to_json;
-use crate::engine::Program;
+use crate::engine::{Program, SwapSpec};
 use crate::error::{Error, Result};
 use crate::linux::boots::Boots;
 use crate::linux::compare::{self, Compared, Tools};
@@ -183,7 +183,8 @@ impl Judge {
     /// Make the comparisons that are missing. Returns how many failed, now or before.
     fn compare_all(&self, cases: &[&Case], args: &TruthArgs, watch: &mut Shown) -> Result<u64> {
         let mut failed = 0;
-        for (case, policy) in cases.iter().flat_map(|case| POLICIES.map(|policy| (case, policy))) {
+        let able = cases.iter().filter(|case| !case.needs_zswap() || self.tools.has_zswap());
+        for (case, policy) in able.flat_map(|case| POLICIES.map(|policy| (case, policy))) {
             let path = self.folder.join(case.file(policy));
             let way = Way { runs: args.runs, boots: args.boots, icount: args.icount };
             match read(&path)? {
@@ -266,13 +267,16 @@ fn case_job(case: &Case, policy: &str, way: Way, timeout: Duration) -> Result<Jo
     let settings = case.set.iter().map(|text| parse_setting(text)).collect::<Result<Vec<_>>>()?;
     let memory: Memory = case.memory.parse().map_err(Error::Input)?;
     let program = Program::find(case.program)?;
+    let areas = case.swap.iter().map(|area| area.parse::<SwapSpec>()).collect::<Result<Vec<_>, _>>();
+    let areas = areas.map_err(Error::Input)?;
+    let memory = memory.resolve(program.peak_live());
     Ok(Job {
         program: case.program.to_owned(),
         cpus: case.cpus,
         second: Second::Missing,
-        memory: memory.resolve(program.peak_live()),
-        swap: default_swap(program.footprint()),
-        areas: Vec::new(),
+        memory,
+        swap: swap_on_disk(&areas, program.footprint(), memory),
+        areas: more_than_disk(&areas, memory),
         seed: 1,
         runs: way.runs,
         boots: way.boots,

@@ -97,6 +97,11 @@ impl Tools {
         &self.kernel.version
     }
 
+    /// Whether zswap is built into the kernel, as far as its folder of modules tells.
+    pub fn has_zswap(&self) -> bool {
+        self.kernel.has_builtin("zswap")
+    }
+
     /// Why this kernel cannot run a job, if it cannot.
     pub fn refuses(&self, job: &Job) -> Option<String> {
         runs_in_turn(job).then(|| refuses(self.version(), self.emulator.as_deref())).flatten()

@@ -48,6 +48,16 @@ impl Kernel {
         }
         Ok(kernel)
     }
+
+    /// Whether this is built into the kernel and has parameters; true if nothing tells.
+    pub fn has_builtin(&self, name: &str) -> bool {
+        let information = self.folder.as_ref().map(|folder| folder.join("modules.builtin.modinfo"));
+        let text = information.and_then(|file| std::fs::read(file).ok());
+        text.is_none_or(|text| {
+            let of = format!("{name}.");
+            text.split(|&byte| byte == 0).any(|line| line.starts_with(of.as_bytes()))
+        })
+    }
 }
 
 /// The kernel: as asked for, by its file or by the name of one that was unpacked in the checkout; else the newest of
@@ -272,6 +282,19 @@ mod tests {
         let expected =
             ["lib/crc16.ko.xz", "fs/jbd2.ko.xz", "fs/ext4/ext4.ko.xz"].map(|name| modules.join(name));
         assert_eq!((&found[1..], version.as_str()), (&expected[..], "6.12.1-amd64"));
+    }
+
+    #[test]
+    fn what_is_built_in_has_its_parameters_listed() {
+        let scratch = tempfile::tempdir().unwrap();
+        let of = |text: &str| {
+            fs::write(scratch.path().join("modules.builtin.modinfo"), text).unwrap();
+            Kernel { folder: Some(scratch.path().into()), ..Kernel::with_drivers("vmlinuz", "6.12", &[]) }
+        };
+        let listed = of("virtio.license=GPL\0zswap.parm=enabled:bool\0");
+        assert!(listed.has_builtin("zswap") && !listed.has_builtin("swap"));
+        assert!(!of("virtio.license=GPL\0virtio.zswap.x=1\0").has_builtin("zswap"));
+        assert!(Kernel::with_drivers("vmlinuz", "6.12", &[]).has_builtin("zswap"));
     }
 
     #[test]

@@ -13,17 +13,34 @@ pub struct Case {
     pub cpus: u32,
     /// Settings, as `--set` takes them.
     pub set: &'static [&'static str],
+    /// Swap areas, as `--swap` takes them; none: a disk.
+    pub swap: &'static [&'static str],
     /// Whether it is run on request only, so that nothing is mended by looking at it.
     pub held_out: bool,
 }
 
 const fn case(name: &'static str, program: &'static str, memory: &'static str) -> Case {
-    Case { name, program, memory, cpus: 2, set: &[], held_out: false }
+    Case { name, program, memory, cpus: 2, set: &[], swap: &[], held_out: false }
 }
 
 const fn held(name: &'static str, program: &'static str, memory: &'static str) -> Case {
     Case { held_out: true, ..case(name, program, memory) }
 }
+
+/// A case with compressed swap.
+const fn packed(of: Case, set: &'static [&'static str], swap: &'static [&'static str]) -> Case {
+    Case { set, swap, ..of }
+}
+
+const ZRAM_LZ4: &[&str] = &["zram:100%,algorithm=lz4"];
+const ZRAM_ZSTD: &[&str] = &["zram:100%,algorithm=zstd"];
+const ZRAM_AND_DISK: &[&str] = &["zram:25%,algorithm=lz4,priority=100", "disk:128M"];
+const ZSWAP_LZO: &[&str] = &[ZSWAP, "zswap.compressor=lzo-rle"];
+const ZSWAP_LZ4: &[&str] = &[ZSWAP, "zswap.compressor=lz4"];
+const ZSWAP_ZSTD: &[&str] = &[ZSWAP, "zswap.compressor=zstd"];
+
+/// The setting that needs a kernel with zswap.
+const ZSWAP: &str = "zswap.enabled=1";
 
 /// Miss ratios alone: nothing is read that was not asked for.
 const NO_READ_AHEAD: &[&str] = &["queue.read_ahead_kb=0", "fault_around_bytes=4096"];
@@ -64,6 +81,14 @@ pub const CASES: &[Case] = &[
     Case { set: &["hugepages-2048kB.enabled=always"], ..case("zipf-thp", "zipf:64M", "75%") },
     case("get-scan", "get-scan:40M", "50%"),
     case("uniform-file", "uniform-file:48M", "50%"),
+    packed(case("zipf-zram", "zipf:48M", "85%"), &[], ZRAM_LZ4),
+    packed(case("memcached-zram", "memcached:32M", "85%"), &[], ZRAM_ZSTD),
+    packed(case("redis-zram", "redis:24M", "85%"), &[], ZRAM_ZSTD),
+    packed(case("uniform-zram-disk", "uniform:32M", "60%"), &[], ZRAM_AND_DISK),
+    packed(case("redis-zswap", "redis:24M", "60%"), ZSWAP_ZSTD, &[]),
+    packed(case("zipf-zswap", "zipf:64M", "50%"), ZSWAP_LZO, &[]),
+    packed(case("uniform-zswap", "uniform:32M", "60%"), ZSWAP_LZ4, &[]),
+    packed(case("trace-redis-zswap", "traces/redis.pft", "60%"), ZSWAP_ZSTD, &[]),
     held("held-phases", "phases:56M", "60%"),
     held("held-fio", "fio:48M", "55%"),
     held("held-mariadb", "mariadb:40M", "60%"),
@@ -89,6 +114,10 @@ pub const CASES: &[Case] = &[
         set: &["hugepages-64kB.enabled=always"],
         ..held("held-trace-numpy-64kB", "traces/numpy.pft", "70%")
     },
+    packed(held("held-phases-zram", "phases:56M", "75%"), &[], ZRAM_LZ4),
+    packed(held("held-trace-memcached-zram-disk", "traces/memcached.pft", "65%"), &[], ZRAM_AND_DISK),
+    packed(held("held-trace-jvm-zswap", "traces/jvm.pft", "60%"), ZSWAP_ZSTD, &[]),
+    packed(held("held-trace-numpy-zswap", "traces/numpy.pft", "70%"), ZSWAP_LZO, &[]),
     held("held-anon-cow-rand", "anon-cow-rand:32M", "70%"),
 ];
 
@@ -105,8 +134,14 @@ impl Case {
 
     /// What the user would type.
     pub fn command(&self) -> String {
-        let settings: String = self.set.iter().map(|setting| format!(" --set {setting}")).collect();
-        format!("{} --memory {} --cpus {}{settings}", self.program, self.memory, self.cpus)
+        let settings = self.set.iter().map(|setting| format!(" --set {setting}"));
+        let more: String = settings.chain(self.swap.iter().map(|area| format!(" --swap {area}"))).collect();
+        format!("{} --memory {} --cpus {}{more}", self.program, self.memory, self.cpus)
+    }
+
+    /// Whether it needs a kernel with zswap.
+    pub fn needs_zswap(&self) -> bool {
+        self.set.contains(&ZSWAP)
     }
 }
 
@@ -114,7 +149,7 @@ impl Case {
 mod tests {
     use super::*;
     use crate::boot::{Second, Shape};
-    use crate::engine::Program;
+    use crate::engine::{Program, SwapSpec};
     use crate::profile::parse_setting;
 
     #[test]
@@ -122,6 +157,7 @@ mod tests {
         let mut names: Vec<&str> = CASES.iter().map(|case| case.name).collect();
         for case in CASES {
             assert!(case.set.iter().all(|setting| parse_setting(setting).is_ok()), "{}", case.name);
+            assert!(case.swap.iter().all(|area| area.parse::<SwapSpec>().is_ok()), "{}", case.name);
         }
         names.sort_unstable();
         names.dedup();
