@@ -93,7 +93,7 @@ impl Observers {
         let placement = config.placement.then(|| Placement::of(spec)).transpose()?;
         Ok(Observers {
             content: config.verify.then(|| RefCell::new(Content::new(frames))),
-            packing: contents.then(|| RefCell::new(Packing::new(frames, config.seed))),
+            packing: contents.then(|| RefCell::new(Packing::new(frames, config.seed, spec.packed()))),
             promises: config.verify.then(RefCell::default),
             bound: config.bound.then(|| RefCell::new(Bound::new(spec.cpus()))),
             optimum: config.optimum.then(|| RefCell::new(Optimum::new(frames, memory))),

@@ -26,6 +26,8 @@ struct Object {
 /// What compressors make of all pages.
 pub(crate) struct Packing {
     seed: u64,
+    /// How many times as large compressed pages are as what is recorded or drawn.
+    factor: f64,
     frames: Vec<Packed>,
     /// Blocks that were written; others draw.
     blocks: HashMap<(u8, u64), Packed>,
@@ -39,9 +41,10 @@ pub(crate) struct Packing {
 
 impl Packing {
     /// Zeroes everywhere, for frames below `frames`.
-    pub(crate) fn new(frames: usize, seed: u64) -> Packing {
+    pub(crate) fn new(frames: usize, seed: u64, factor: f64) -> Packing {
         Packing {
             seed,
+            factor,
             frames: vec![Packed::ZERO; frames],
             blocks: HashMap::new(),
             writes: InFlight::default(),
@@ -131,7 +134,9 @@ impl Packing {
             Compressor::Zstd => packed.zstd,
         };
         let lzo = |bytes| if by == Compressor::LzoRle { lzo_rle(bytes) } else { bytes };
-        bytes(units, mixed(self.seed, 2, page.0.into())).map_or(INCOMPRESSIBLE, lzo)
+        let scaled = |bytes| (f64::from(lzo(bytes)) * self.factor) as u32;
+        let smaller = bytes(units, mixed(self.seed, 2, page.0.into())).map(scaled);
+        smaller.filter(|&bytes| u64::from(bytes) < PAGE_SIZE).map_or(INCOMPRESSIBLE, |bytes| bytes.max(1))
     }
 
     /// Store a page, with its stamp, in an object.
@@ -173,7 +178,7 @@ mod tests {
 
     #[test]
     fn a_page_keeps_its_sizes_in_objects_and_on_devices() {
-        let mut packing = Packing::new(8, 1);
+        let mut packing = Packing::new(8, 1, 1.0);
         assert!(packing.is_zero(Pfn(0), 8));
         packing.store((1, 5), Pfn(2));
         let packed = packing.frames[2];
@@ -198,8 +203,22 @@ mod tests {
     }
 
     #[test]
+    fn sizes_are_scaled_up_to_a_whole_page() {
+        let size = |factor, packed| {
+            let mut packing = Packing::new(1, 1, factor);
+            packing.tell((1, 5), Some(Pfn(0)), packed);
+            packing.compressed(Pfn(0), Compressor::Lz4)
+        };
+        let third = Packed { lz4: 86, zstd: 70 };
+        let whole = Packed { lz4: Packed::WHOLE, zstd: Packed::WHOLE };
+        assert_eq!(size(0.5, third), size(1.0, third) / 2);
+        assert_eq!((size(4.0, third), size(0.1, whole)), (INCOMPRESSIBLE, INCOMPRESSIBLE));
+        assert_eq!(size(0.001, Packed::SAME), 1);
+    }
+
+    #[test]
     fn a_page_keeps_what_the_recording_said() {
-        let mut packing = Packing::new(4, 1);
+        let mut packing = Packing::new(4, 1, 1.0);
         packing.tell((1, 5), None, Packed::SAME);
         packing.tell((1, 6), None, Packed::ZERO);
         assert!(!packing.store((1, 5), Pfn(0)) && packing.is_same(Pfn(0)));
@@ -212,7 +231,7 @@ mod tests {
     #[test]
     #[should_panic(expected = "whose frame was used since")]
     fn an_object_whose_frame_was_used_is_missed() {
-        let mut packing = Packing::new(8, 1);
+        let mut packing = Packing::new(8, 1, 1.0);
         let place = ObjectPlace { frame: Pfn(6), offset: 8, next: Pfn(7), bytes: 1400 };
         packing.pack(Pfn(2), place, 77);
         packing.zero(Pfn(6), 1);

@@ -10,9 +10,10 @@ use crate::error::{Error, Result};
 use crate::jobs::{Ended, Job, jobs};
 use crate::profile::Profile;
 use crate::size::Memory;
-use crate::sweep::kinds::kinds;
+use crate::sweep::swap::kinds::kinds;
+use crate::sweep::swap::turn::{self, Search};
 use crate::sweep::swap::{Case, Choices, Swappings, outcome};
-use crate::sweep::{Catalog, Key, What};
+use crate::sweep::{Catalog, Done, Key, Sweep, What};
 use crate::{interrupt, kept};
 use clap::Args;
 use std::path::PathBuf;
@@ -43,6 +44,10 @@ pub struct SwapArgs {
     /// Give up a run after this simulated time: the program thrashes
     #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     limit: u64,
+    /// Also find where the choice turns: how slow disks must be, and how well pages must compress, for the best kind in
+    /// memory to take less time than the disk alone; up to 26 more runs for each seed
+    #[arg(long)]
+    turn: bool,
     /// The profile
     #[arg(long, value_name = "PROFILE", default_value = "classic")]
     profile: String,
@@ -81,8 +86,7 @@ pub(super) fn swap(args: &SwapArgs) -> Result<()> {
     for case in &choices.cases {
         machine.check_memory(case.memory)?;
     }
-    let mut cells: Vec<Cell> = catalog.cells(&sweep).map_err(|(_, error)| error)?;
-    cells.iter_mut().for_each(|cell| cell.config.time_limit = Some(args.limit * 1_000_000_000));
+    let cells = cells(&mut catalog, &sweep, args)?;
     if let Some(path) = &args.svg {
         output::check_beside(path, args.many.running.json)?;
     }
@@ -92,10 +96,15 @@ pub(super) fn swap(args: &SwapArgs) -> Result<()> {
     interrupt::install()?;
     let start = Instant::now();
     let all = jobs(cells.len(), args.many.seed, args.runs);
-    let run = move |job: Job| outcome(cells[job.cell].run(job.seed));
-    let ended = measure(&sweep, &runs, &all, run, &args.many.running)?;
+    let mut ended = run(&sweep, &runs, cells, args)?;
+    let mut searches = Vec::new();
+    if args.turn && ended == Ended::Complete {
+        searches = choices.searches(&of, &Swappings::of(&sweep, &runs.done(), &choices, 0.0));
+        ended = search(&mut searches, &mut catalog, &runs, args)?;
+    }
     let done = runs.done();
     let result = Swappings::of(&sweep, &done, &choices, args.many.host_seconds(start));
+    let result = if ended == Ended::Complete { result.with_turns(searches) } else { result };
     if let Some(path) = &args.out {
         kept::save(path, &result)?;
         kept::write(path, "result.csv", result.csv().as_bytes())?;
@@ -113,6 +122,37 @@ pub(super) fn swap(args: &SwapArgs) -> Result<()> {
         output::save(path, &picture)?;
     }
     if ended == Ended::Interrupted { Err(interrupted(args, done.len(), all.len())) } else { Ok(()) }
+}
+
+/// The cells of a sweep, whose runs are given up after their time.
+fn cells(catalog: &mut Catalog, sweep: &Sweep, args: &SwapArgs) -> Result<Vec<Cell>> {
+    let mut cells = catalog.cells(sweep).map_err(|(_, error)| error)?;
+    cells.iter_mut().for_each(|cell| cell.config.time_limit = Some(args.limit * 1_000_000_000));
+    Ok(cells)
+}
+
+/// Do those runs of a sweep that are not done.
+fn run(sweep: &Sweep, runs: &Resumed<Key, Done>, cells: Vec<Cell>, args: &SwapArgs) -> Result<Ended> {
+    let all = jobs(cells.len(), args.many.seed, args.runs);
+    let one = move |job: Job| outcome(cells[job.cell].run(job.seed));
+    measure(sweep, runs, &all, one, &args.many.running)
+}
+
+/// Find where choices turn.
+fn search(
+    searches: &mut [Search],
+    catalog: &mut Catalog,
+    runs: &Resumed<Key, Done>,
+    args: &SwapArgs,
+) -> Result<Ended> {
+    while let Some(step) = turn::step(searches, (args.many.seed, args.runs)) {
+        let cells = cells(catalog, &step, args)?;
+        if run(&step, runs, cells, args)? == Ended::Interrupted {
+            return Ok(Ended::Interrupted);
+        }
+        turn::learn(searches, &step, &runs.done());
+    }
+    Ok(Ended::Complete)
 }
 
 fn interrupted(args: &SwapArgs, done: usize, all: usize) -> Error {

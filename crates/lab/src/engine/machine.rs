@@ -36,8 +36,17 @@ pub struct Cost {
 
 impl Machine {
     /// Find a machine by name: a preset, `random:SEED`, `booted:CPUS:NODES:SWAP[:A:B]`, `PRESET:A:B` (memory divided
-    /// A:B between two nodes), `PRESET+cpus=N`, or a file.
+    /// A:B between two nodes), a file, or one of these with changes, like `laptop+cpus=8+slow=2`.
     pub fn find(name: &str) -> Result<Machine> {
+        if let Some((machine, changes)) = name.split_once('+').filter(|_| !Path::new(name).is_file()) {
+            let mut spec = Machine::find(machine)?.spec;
+            for change in changes.split('+') {
+                spec = spec
+                    .with_change(change)
+                    .map_err(|why| Error::Input(format!("machine '{name}': {why}")))?;
+            }
+            return Ok(Machine { spec });
+        }
         if MachineSpec::presets().any(|preset| preset == name) {
             let spec = MachineSpec::preset(name).map_err(|error| Error::Failed(error.to_string()))?;
             return Ok(Machine { spec });
@@ -45,7 +54,6 @@ impl Machine {
         if let Some(spec) = MachineSpec::from_random_name(name)
             .or_else(|| MachineSpec::from_booted_name(name))
             .or_else(|| MachineSpec::from_ratio_name(name))
-            .or_else(|| MachineSpec::from_cpus_name(name))
         {
             return Ok(Machine { spec });
         }

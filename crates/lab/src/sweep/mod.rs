@@ -13,14 +13,12 @@
 //! curve     more and less memory
 //! parts     the parts of MGLRU, each left out and each added
 //! optimum   replacement policies against the fewest refaults
-//! kinds     kinds of swap
 //! swap      kinds of swap against each other
 //! ```
 
 mod cells;
 pub mod curve;
 mod file;
-pub mod kinds;
 pub mod optimum;
 pub mod parts;
 mod plan;

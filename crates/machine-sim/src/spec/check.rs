@@ -4,6 +4,7 @@
 //! enough that no value computed from several numbers overflows 64 bits, and that the machine's tables fit into this
 //! computer's memory. Checks use `contains`, which is false for NaN.
 
+use super::changed::FACTORS;
 use super::{DeviceSpec, Geometry, MOST, MachineFile, SpecError, Zone};
 use crate::tlb::{MAX_ASIDS, MAX_L2_WAYS};
 use kernel::GroupSpec;
@@ -165,6 +166,7 @@ fn devices(file: &MachineFile) -> Result<(), SpecError> {
             return fail("storage", format!("there is no device \"{name}\""));
         }
     }
+    within("storage.packed", storage.packed, FACTORS)?;
     let swap = storage.swap_size.0;
     if swap / PAGE_SIZE > u64::from(u32::MAX) {
         return fail("storage.swap_size", "is more than 16 TiB".into());

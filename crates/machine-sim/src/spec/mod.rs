@@ -2,9 +2,9 @@
 
 mod booted;
 mod bytes;
+mod changed;
 mod check;
 mod cost;
-mod cpus;
 mod fail;
 mod failures;
 mod groups;
@@ -142,7 +142,7 @@ pub struct CpuSpec {
 }
 
 /// Which device holds files, and which holds swap space.
-#[derive(Clone, PartialEq, Eq, Debug, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Storage {
     files: String,
@@ -152,6 +152,13 @@ struct Storage {
     /// Further areas.
     #[serde(default)]
     areas: Vec<SwapSpec>,
+    /// How many times as large compressed pages are as what is recorded or drawn.
+    #[serde(default = "usual")]
+    packed: f64,
+}
+
+fn usual() -> f64 {
+    1.0
 }
 
 #[derive(Clone, PartialEq, Debug, Deserialize)]

@@ -9,8 +9,11 @@ use program::chaos::Chaos;
 use program::{Map, Os, Program, Role, Signal, builtin};
 
 fn config(machine: &str, memory: u64, contention: u64) -> RunConfig {
-    let spec = MachineSpec::from_cpus_name(machine).or_else(|| MachineSpec::preset(machine).ok());
-    let mut config = RunConfig::new(spec.expect("the machine's name"));
+    let (preset, changes) =
+        machine.split_once('+').map_or((machine, None), |(name, change)| (name, Some(change)));
+    let spec = MachineSpec::preset(preset).expect("the machine's name");
+    let changed = changes.into_iter().fold(spec, |spec, change| spec.with_change(change).expect("a change"));
+    let mut config = RunConfig::new(changed);
     (config.memory, config.verify) = (Some(memory), true);
     config.knobs = vec![(Knob::TimeContention, contention)];
     config

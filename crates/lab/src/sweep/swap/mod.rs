@@ -1,7 +1,18 @@
 //! How programs fare with each kind of swap, and which suits them best: a sweep over programs, sizes of memory, kinds
 //! of swap and swappiness.
+//!
+//! ```text
+//! kinds    kinds of swap
+//! row      the runs of one kind and one swappiness
+//! turn     where the choice turns
+//! ```
 
-use super::kinds::Kind;
+pub mod kinds;
+mod row;
+pub mod turn;
+
+pub use row::Row;
+
 use super::plan::{Sweep, What};
 use super::store::{Done, Finished, Key};
 use crate::document::Document;
@@ -11,12 +22,12 @@ use crate::human;
 use crate::plot::{Axis, Panel, Point, render as plot};
 use crate::record::{Better, RunRecord};
 use crate::statistics::{Change, interval, mean};
+use kinds::Kind;
 use mm::stat::Stat;
+use row::{OUT_OF_MEMORY, TOO_LONG};
 use serde::Serialize;
 use std::collections::BTreeMap;
-
-/// Work that compressing and decompressing is.
-const COMPRESSION: [&str; 2] = ["compress_", "decompress_"];
+use turn::{Search, Turn};
 
 /// A program with a size of memory.
 #[derive(Clone, Debug, PartialEq)]
@@ -53,24 +64,37 @@ impl Choices {
             ("swappiness", self.swappiness.iter().map(u64::to_string).collect()),
         ];
         Sweep::product(axes, seeds, &["run_time", "pgmajfault"], |[case, kind, value]| {
-            let (case, kind) = (&self.cases[case], &self.kinds[kind]);
-            let swappiness = kind.swaps().then(|| format!("vm.swappiness={}", self.swappiness[value]));
-            let zswap = ["zswap.enabled=1".to_owned(), format!("zswap.compressor={}", self.algorithm)];
-            let more = swappiness.into_iter().chain(zswap.into_iter().filter(|_| kind.zswap));
-            What {
-                program: case.program.clone(),
-                memory: Some(case.memory.to_string()),
-                set: of.set.iter().cloned().chain(more).collect(),
-                swap: kind.areas.clone(),
-                ..of.clone()
-            }
+            self.what(of, &self.cases[case], &self.kinds[kind], self.swappiness[value])
         })
     }
-}
 
-/// Why a run has no numbers.
-const OUT_OF_MEMORY: &str = "out of memory";
-const TOO_LONG: &str = "too long";
+    fn what(&self, of: &What, case: &Case, kind: &Kind, swappiness: u64) -> What {
+        let swappiness = kind.swaps().then(|| format!("vm.swappiness={swappiness}"));
+        let zswap = ["zswap.enabled=1".to_owned(), format!("zswap.compressor={}", self.algorithm)];
+        let more = swappiness.into_iter().chain(zswap.into_iter().filter(|_| kind.zswap));
+        What {
+            program: case.program.clone(),
+            memory: Some(case.memory.to_string()),
+            set: of.set.iter().cloned().chain(more).collect(),
+            swap: kind.areas.clone(),
+            ..of.clone()
+        }
+    }
+
+    /// The searches for where the choices of `found` turn.
+    pub fn searches(&self, of: &What, found: &Swappings) -> Vec<Search> {
+        let of_case = |(at, swapping): (usize, &Swapping)| {
+            let Swapping { program, memory, size, .. } = swapping.clone();
+            let case = Case { program, memory, size };
+            let kind =
+                |row: &Row| self.kinds.iter().find(|kind| kind.name == row.swap).expect("rows are of kinds");
+            Search::of(at, swapping, |row| {
+                self.what(of, &case, kind(row), row.swappiness.unwrap_or_default())
+            })
+        };
+        found.cases.iter().enumerate().flat_map(of_case).collect()
+    }
+}
 
 /// The outcome of a run. That memory ran out, or that the program thrashed until its time was over, is a result here;
 /// bad input is an error, as everywhere.
@@ -81,86 +105,6 @@ pub fn outcome(run: Result<RunRecord>) -> Result<Done> {
         Err(Error::TimeLimit(_)) => Ok(Done::Missing(TOO_LONG.to_owned())),
         other => other.map(|record| Done::Record(Box::new(record))),
     }
-}
-
-/// A program with one kind of swap and one swappiness.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Row {
-    /// The kind of swap.
-    pub swap: String,
-    /// `vm.swappiness`; `null` where there is no swap area.
-    pub swappiness: Option<u64>,
-    /// Runs in which the program ran out of memory.
-    pub killed: u32,
-    /// Runs in which it had not ended when its time was over. The other numbers are those of the other runs.
-    pub too_long: u32,
-    /// Nanoseconds of each run that ended, in the order of seeds.
-    pub run_time: Vec<f64>,
-    /// Major faults; the mean, as are the next ones.
-    pub pgmajfault: f64,
-    /// Pages of files that came back.
-    pub refaults_file: f64,
-    /// Nanoseconds of CPU time that compressing and decompressing took.
-    pub compression: f64,
-    /// The most bytes that compressed pages took.
-    pub compressed_max: f64,
-    /// Pages written to devices' swap space.
-    pub pswpout: f64,
-    /// Nanoseconds of the slowest 1 % of the program's operations; `null` if it reports none.
-    pub operation_time_p99: Option<f64>,
-}
-
-impl Row {
-    fn new(swap: &str, swappiness: Option<u64>, runs: &[(u64, &Done)]) -> Row {
-        let ended: Vec<&RunRecord> = runs.iter().filter_map(|(_, done)| done.record()).collect();
-        let missing = |reason: &str| {
-            runs.iter().filter(|(_, done)| matches!(done, Done::Missing(why) if why == reason)).count() as u32
-        };
-        let of =
-            |value: &dyn Fn(&RunRecord) -> f64| mean(&ended.iter().map(|run| value(run)).collect::<Vec<_>>());
-        let largest = |run: &RunRecord| {
-            let taken = run.metrics.iter().filter(|metric| {
-                metric.name.ends_with("_mem_used_max") || metric.name == "zswap_pool_max_size"
-            });
-            taken.map(|metric| metric.value).sum()
-        };
-        let reports = ended.iter().any(|run| run.metric("operation_time_count") > 0.0);
-        Row {
-            swap: swap.to_owned(),
-            swappiness,
-            killed: missing(OUT_OF_MEMORY),
-            too_long: missing(TOO_LONG),
-            run_time: ended.iter().map(|run| run.nanos as f64).collect(),
-            pgmajfault: of(&|run| run.counter(Stat::Pgmajfault)),
-            refaults_file: of(&|run| run.counter(Stat::WorkingsetRefaultFile)),
-            compression: of(&compression),
-            compressed_max: of(&largest),
-            pswpout: of(&|run| run.counter(Stat::PswpOut)),
-            operation_time_p99: reports.then(|| of(&|run| run.metric("operation_time_p99"))),
-        }
-    }
-
-    fn name(&self) -> String {
-        match self.swappiness {
-            Some(swappiness) => format!("{} at swappiness {swappiness}", self.swap),
-            None => "no swap".to_owned(),
-        }
-    }
-
-    /// Whether the program came to its end in all runs.
-    fn ended(&self) -> bool {
-        self.killed + self.too_long == 0
-    }
-
-    fn mean_time(&self) -> Option<f64> {
-        self.ended().then(|| mean(&self.run_time))
-    }
-}
-
-/// CPU time of compressing and decompressing.
-fn compression(run: &RunRecord) -> f64 {
-    let is = |name: &str| COMPRESSION.iter().any(|prefix| name.starts_with(prefix));
-    run.costs.iter().filter(|(name, _)| is(name)).map(|(_, cost)| cost.nanos as f64).sum()
 }
 
 /// A program with a size of memory and all kinds of swap.
@@ -180,6 +124,9 @@ pub struct Swapping {
     pub advice: String,
     /// Lines that make Linux do so.
     pub apply: Vec<String>,
+    /// Where the choice turns, if that was asked for.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub turns: Vec<Turn>,
 }
 
 /// All cases; its keys are a promise (docs/json.md).
@@ -224,7 +171,16 @@ impl Swappings {
                 let best = best(&rows);
                 let apply = best.map(|at| apply(&rows[at], &kinds[of[at]])).unwrap_or_default();
                 let Case { program, memory, size } = case.clone();
-                Swapping { program, memory, size, advice: advice(&rows), best, apply, rows }
+                Swapping {
+                    program,
+                    memory,
+                    size,
+                    advice: advice(&rows),
+                    best,
+                    apply,
+                    rows,
+                    turns: Vec::new(),
+                }
             })
         };
         let points = sweep.points.chunks(kinds.len() * swappiness.len());
@@ -351,37 +307,31 @@ impl Swapping {
             human::bytes(self.memory as f64),
             self.size,
             self.table(width),
-            human::wrapped(&self.advice, 0, width),
+            human::wrapped(&self.said(), 0, width),
         )
+    }
+
+    /// The advice, and where it turns.
+    fn said(&self) -> String {
+        let turns: String = self.turns.iter().map(|turn| format!(" {}", turn.text)).collect();
+        format!("{}{turns}", self.advice)
     }
 
     /// The row of this kind with the shortest mean run time.
     fn best_of(&self, swap: &str) -> Option<&Row> {
-        let rows = self.rows.iter().filter(|row| row.swap == swap && row.ended());
-        rows.min_by(|a, b| mean(&a.run_time).total_cmp(&mean(&b.run_time)))
-    }
-}
-
-impl Row {
-    fn time_text(&self) -> String {
-        let runs = self.run_time.len() + (self.killed + self.too_long) as usize;
-        let reasons = [(self.killed, OUT_OF_MEMORY), (self.too_long, TOO_LONG)];
-        if let Some((times, why)) = reasons.into_iter().find(|(times, _)| *times > 0) {
-            return format!("{why} in {times} of {runs}");
-        }
-        let mean = mean(&self.run_time);
-        let half = interval(&self.run_time).map(|[low, high]| (high - low) / 2.0);
-        let half = half.map(|half| format!(" ±{:.1}%", 100.0 * half / mean)).unwrap_or_default();
-        human::number(mean, "ns") + &half
-    }
-
-    /// A point of a picture.
-    fn point(&self, x: f64) -> Point {
-        Point { x, y: mean(&self.run_time), interval: None, dots: self.run_time.clone() }
+        Row::fastest(self.rows.iter().filter(|row| row.swap == swap))
     }
 }
 
 impl Swappings {
+    /// The same with where choices turn.
+    pub fn with_turns(mut self, searches: Vec<Search>) -> Swappings {
+        for search in searches {
+            self.cases[search.case].turns.push(search.into_turn());
+        }
+        self
+    }
+
     /// For each kind of swap, in how many cases its best row is the best of all, and in how many no other kind is
     /// faster by more than chance.
     fn wins(&self, width: usize) -> String {
@@ -561,7 +511,7 @@ impl Document for Swappings {
 
 #[cfg(test)]
 mod tests {
-    use super::super::kinds::kinds;
+    use super::kinds::kinds;
     use super::*;
     use crate::metrics::tests::run;
 
@@ -570,7 +520,7 @@ mod tests {
         outcome(nanos.map_or(killed, |nanos| Ok(run("classic", seed, nanos, &[])))).unwrap()
     }
 
-    fn row(swap: &str, swappiness: Option<u64>, times: &[Option<u64>]) -> Row {
+    pub(super) fn row(swap: &str, swappiness: Option<u64>, times: &[Option<u64>]) -> Row {
         let runs: Vec<(u64, Done)> =
             (1..).zip(times).map(|(seed, &nanos)| (seed, done(seed, nanos))).collect();
         let runs: Vec<(u64, &Done)> = runs.iter().map(|(seed, done)| (*seed, done)).collect();
