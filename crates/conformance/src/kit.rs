@@ -82,6 +82,13 @@ impl<'h, H: Harness> Kit<'h, H> {
         true
     }
 
+    /// Wait until `count` tasks have arrived here, each on a CPU of its own, which it keeps.
+    pub fn spin_barrier(&self, arrived: &AtomicU32, count: usize) -> Verdict {
+        arrived.fetch_add(1, AcqRel);
+        ensure!(self.spin_until(|| arrived.load(Acquire) as usize >= count), "a task did not come in time");
+        Ok(())
+    }
+
     /// Wait until `count` tasks have arrived here.
     pub fn barrier(&self, arrived: &AtomicU32, count: usize) -> Verdict {
         arrived.fetch_add(1, AcqRel);

@@ -12,6 +12,7 @@
 
 extern crate alloc as std_alloc;
 
+mod compression;
 mod harness;
 mod kit;
 mod memory;

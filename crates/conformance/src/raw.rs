@@ -21,6 +21,8 @@ use std_alloc::vec::Vec;
 const BASE: Vpn = Vpn(7 << 27 | 5 << 18 | 3 << 9);
 /// Levels of tables.
 const LEVELS: usize = 4;
+/// Different words of a page that can be compressed.
+const FEW: usize = 5;
 
 /// Bits of an ordinary writable page that has been used before.
 pub(crate) const ORDINARY: Bits = Bits::PRESENT.union(Bits::WRITE).union(Bits::USER).union(Bits::YOUNG);
@@ -168,11 +170,35 @@ impl<'k, H: Harness> Tree<'k, H> {
 
     /// Fill a page with words that differ by page and seed.
     pub fn fill(&self, index: usize, seed: u64) -> Verdict {
+        self.store_all(index, |word| pattern(seed, index, word))
+    }
+
+    fn store_all(&self, index: usize, value: impl Fn(usize) -> u64) -> Verdict {
         for word in 0..self.kit.harness.words() {
-            let stored = self.kit.harness.store(self.page(index), word, pattern(seed, index, word));
+            let stored = self.kit.harness.store(self.page(index), word, value(word));
             ensure!(stored, "a store to word {word} of page {index} faults");
         }
         Ok(())
+    }
+
+    /// Fill a page with words of which few differ, so that it can be compressed.
+    pub fn repeat(&self, index: usize, seed: u64) -> Verdict {
+        self.store_all(index, |word| pattern(seed, index, word % FEW))
+    }
+
+    /// Check that a page holds what [`Tree::repeat`] filled page `of` with.
+    pub fn repeats(&self, index: usize, seed: u64, of: usize) -> Verdict {
+        self.compare(index, |word| pattern(seed, of, word % FEW))
+    }
+
+    /// Fill a page with one word.
+    pub fn one_word(&self, index: usize, value: u64) -> Verdict {
+        self.store_all(index, |_| value)
+    }
+
+    /// Check that a page holds one word everywhere.
+    pub fn holds_one_word(&self, index: usize, value: u64) -> Verdict {
+        self.compare(index, |_| value)
     }
 
     /// Check that a page holds what page `of` was filled with.

@@ -3,7 +3,7 @@
 use crate::harness::Harness;
 use crate::kit::Kit;
 use crate::report::Verdict;
-use crate::{memory, shootdown, storage, topology, translation, waiting, whole};
+use crate::{compression, memory, shootdown, storage, topology, translation, waiting, whole};
 use std_alloc::vec::Vec;
 
 pub(crate) struct Check<H> {
@@ -85,6 +85,13 @@ checks! {
         "read-back" storage::reads_back: "submit() reads from a block what it wrote there, from each CPU";
         "neighbours" storage::neighbours: "a transfer of several pages keeps their order and leaves other blocks and frames alone";
         "many" storage::many: "many transfers at once all complete, once each, and do not mix";
+    }
+    compression {
+        "whole" compression::whole: "pack() into an object of a whole page keeps the page, and unpack() fills another with it";
+        "round-trip" compression::round_trip: "compress(), pack(), unpack(): the page comes back, by each compressor, from two frames, beside another object";
+        "moved" compression::moved: "move_object() leaves nothing behind that unpack() needs";
+        "buffers" compression::buffers: "what a CPU has compressed is not disturbed by other CPUs that compress";
+        "same" compression::same: "is_zero_filled() and same_filled() are right, and fill() makes the page again";
     }
     whole {
         "pages" whole::pages: "mmap, store, load, munmap on each CPU: memory begins as zeroes, holds what is stored, and is gone after munmap";

@@ -121,6 +121,10 @@ impl<'b, M: Machine + AsRef<SimMachine>> Bare<'b, M> {
         let mut content = sim.observers.content.as_ref().expect("a bare run must have `verify`").borrow_mut();
         if let Some(value) = store {
             content.set(cached.pfn(), value);
+            // A page of one word repeats it.
+            if let Some(packing) = &sim.observers.packing {
+                packing.borrow_mut().fill(cached.pfn());
+            }
         }
         Some(content.frame(cached.pfn()))
     }

@@ -53,6 +53,10 @@ pub enum Broken {
     OnePageOnly,
     OnePageTooMany,
     EndsToldTwice,
+    OneBufferForAll,
+    MovesZeroes,
+    UnpacksNothing,
+    FillsZeroes,
 }
 
 use Broken::*;
@@ -70,6 +74,8 @@ pub struct BrokenMachine {
     tokens: RefCell<BTreeSet<WaitKey>>,
     /// Transfers that were changed: as they are done, and as they were submitted.
     changed: RefCell<Vec<(Io, Io)>>,
+    /// The page that was compressed last.
+    compressed: Cell<Pfn>,
 }
 
 impl BrokenMachine {
@@ -85,6 +91,7 @@ impl BrokenMachine {
             answering: Cell::new(false),
             tokens: RefCell::default(),
             changed: RefCell::default(),
+            compressed: Cell::new(Pfn::NONE),
         }
     }
 
@@ -255,6 +262,38 @@ impl Machine for BrokenMachine {
             return self.sim.submit(done);
         }
         self.sim.submit(io);
+    }
+
+    fn is_zero_filled(&self, first: Pfn, pages: u32) -> bool {
+        self.sim.is_zero_filled(first, pages)
+    }
+
+    fn same_filled(&self, page: Pfn) -> Option<u64> {
+        self.sim.same_filled(page)
+    }
+
+    fn fill(&self, page: Pfn, word: u64) {
+        if self.is(FillsZeroes) { self.sim.zero(page, 1) } else { self.sim.fill(page, word) }
+    }
+
+    fn compress(&self, page: Pfn, by: Compressor) -> u32 {
+        self.compressed.set(page);
+        self.sim.compress(page, by)
+    }
+
+    fn pack(&self, page: Pfn, object: ObjectPlace) {
+        let page = if self.is(OneBufferForAll) { self.compressed.get() } else { page };
+        self.sim.pack(page, object);
+    }
+
+    fn unpack(&self, object: ObjectPlace, page: Pfn, by: Compressor) {
+        if !self.is(UnpacksNothing) {
+            self.sim.unpack(object, page, by);
+        }
+    }
+
+    fn move_object(&self, from: ObjectPlace, to: ObjectPlace) {
+        if self.is(MovesZeroes) { self.sim.pack(to.frame, to) } else { self.sim.move_object(from, to) }
     }
 
     fn ticket(&self, key: WaitKey) -> Ticket {
