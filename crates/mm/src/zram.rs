@@ -232,6 +232,11 @@ impl Zram {
         if bytes >= self.pool.huge_size() { PAGE_SIZE as u32 } else { bytes }
     }
 
+    /// Whether its pages may be on a backing device.
+    pub(crate) fn has_backing(&self) -> bool {
+        self.config.backing.is_some()
+    }
+
     /// Read into a page that no task uses yet. `Some`: this block of the backing device has its content.
     pub(crate) fn read<M: Machine>(
         &self,

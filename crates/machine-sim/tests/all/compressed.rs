@@ -70,6 +70,29 @@ fn zram_holds_pages_until_they_come_back() {
 }
 
 #[test]
+fn a_large_folio_comes_back_whole_from_zram() {
+    let always = |knob| (knob, 2);
+    let run = |area: &str, knobs: &[(Knob, u64)]| {
+        let outcome = run(&config(&[area], knobs), &Passes { rounds: 2, ..PASS }).unwrap();
+        assert_eq!((outcome.oom.len(), outcome.oracle.violations), (0, 0));
+        let [back, faults] = [Stat::PswpIn, Stat::Pgmajfault].map(|stat| outcome.stat(stat) as f64);
+        assert!(back > 2000.0, "{back}");
+        back / faults
+    };
+    let large = run("zram:64M", &[always(Knob::HugepagesEnabled64), (Knob::ThpDefrag, 0)]);
+    // Where memory has no block, pages come back one by one.
+    assert!(large > 2.0, "{large} pages a fault");
+    // Pages of a backing device come back one by one, and so they do where zswap may have some of them.
+    let knobs = [always(Knob::HugepagesEnabled64), (Knob::ZswapEnabled, 1)];
+    let others = [
+        run("zram:64M", &[]),
+        run("zram:64M,backing=nvme0:1M,writeback=idle,idle=1s,every=1s", &knobs[..1]),
+        run("zram:64M", &knobs),
+    ];
+    assert!(others.iter().all(|&pages| pages <= 1.0), "{others:?}");
+}
+
+#[test]
 fn zswap_keeps_pages_from_the_device() {
     let disk = run(&config(&[], &[]), &PASS).unwrap();
     let knobs = [(Knob::ZswapEnabled, 1), (Knob::ZswapMaxPoolPercent, 50)];

@@ -1,7 +1,7 @@
 //! The swap cache: folios on their way to swap and back.
 
 use super::CacheError;
-use super::swapio::read_slot_into;
+use super::swapio::{read_slot_into, read_slots_into};
 use crate::alloc::Watermark;
 use crate::frame::{Frame, FrameFlags};
 use crate::knobs::Knob;
@@ -207,8 +207,8 @@ fn enter<M: Machine>(memory: &Memory<M>, slot: SwapSlot, pfn: Pfn, gfp: Gfp) -> 
     Some(())
 }
 
-/// Read a slot of zram, which only the caller uses, into a new page that no other task can find. The shadow is that of
-/// an earlier page. `false`: the backing device has failed.
+/// Read slots of zram, which only the caller uses, into a new folio that no other task can find. The shadow is that of
+/// an earlier page in the first slot. `false`: the backing device has failed.
 pub(crate) fn read_unshared<M: Machine>(
     memory: &Memory<M>,
     slot: SwapSlot,
@@ -216,10 +216,15 @@ pub(crate) fn read_unshared<M: Machine>(
     shadow: Option<Shadow>,
     gfp: Gfp,
 ) -> bool {
+    let is_large = memory.frames[pfn].order() != Order::ZERO;
     memory.frames[pfn].set(FrameFlags::LOCKED | FrameFlags::SWAPBACKED);
     if let Some(shadow) = shadow {
         let free = || memory.swap.free_slots();
         memory.lru.refault(memory, &[(pfn, shadow)], free, gfp.is_faulted());
+    }
+    if is_large {
+        read_slots_into(memory, pfn, slot);
+        return true;
     }
     read_slot_into(memory, pfn, slot, true);
     memory.wait_unlocked(pfn);

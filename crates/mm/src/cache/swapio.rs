@@ -117,3 +117,24 @@ pub(super) fn read_slot_into<M: Machine>(memory: &Memory<M>, pfn: Pfn, slot: Swa
     frame.set(FrameFlags::UPTODATE);
     memory.unlock_folio(pfn);
 }
+
+/// Fill a locked large folio, and unlock it, from slots of zram of which none is on a backing device. The slots keep
+/// their content.
+pub(super) fn read_slots_into<M: Machine>(memory: &Memory<M>, pfn: Pfn, first: SwapSlot) {
+    let pages = memory.frames[pfn].pages();
+    if memory.swap.has_zeroes(first) {
+        memory.zero(pfn, pages);
+        memory.count(Stat::SwpinZero, i64::from(pages));
+    } else {
+        let (zram, number) = memory.zram_of(first).expect("a large folio comes back from zram alone");
+        memory.count(Stat::PswpIn, i64::from(pages));
+        for page in 0..pages {
+            let elsewhere = zram.read(&memory.zs(), pfn.add(page), number + page);
+            debug_assert_eq!(elsewhere, None, "the device has no backing device");
+        }
+        count_read(memory, pages);
+        memory.charge(Work::IoSubmit, 1);
+        memory.charge(Work::IoComplete, 1);
+    }
+    memory.unlock_folio(pfn);
+}

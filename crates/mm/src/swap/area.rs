@@ -105,15 +105,17 @@ impl SwapSlots {
         self.map[slot as usize] != 0
     }
 
-    /// Hold a slot that one entry refers to, and that is not in the cache, without a folio; returns its shadow.
-    pub(super) fn hold(&mut self, slot: u32) -> Option<Option<Shadow>> {
-        if self.entries(slot) != 1 || self.has_cache(slot) {
-            return None;
-        }
+    /// Whether one entry refers to a slot, and it is not in the cache.
+    pub(super) fn can_hold(&self, slot: u32) -> bool {
+        self.entries(slot) == 1 && !self.has_cache(slot)
+    }
+
+    /// Hold such a slot without a folio; returns its shadow.
+    pub(super) fn hold(&mut self, slot: u32) -> Option<Shadow> {
         let shadow = (self.map[slot as usize] & HAS_SHADOW != 0).then(|| Shadow(self.set_value(slot, 0)));
         let map = &mut self.map[slot as usize];
         *map = (*map | HAS_CACHE) & !HAS_SHADOW;
-        Some(shadow)
+        shadow
     }
 
     /// Allocate a slot from the cluster that `cpu` fills; the cache holds the slot.

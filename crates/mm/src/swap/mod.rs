@@ -351,13 +351,17 @@ impl Swap {
         }
     }
 
-    /// Hold a slot without a folio, if one entry refers to it and the cache does not hold it. Returns the shadow that
-    /// was there. [`Swap::cache_remove`] ends this.
-    pub(crate) fn cache_prepare(&self, slot: SwapSlot) -> Option<Option<Shadow>> {
-        let (mut slots, offset) = self.slots(slot);
-        let held = slots.hold(offset);
+    /// Hold consecutive slots without a folio, if one entry refers to each and the cache holds none. Returns the shadow
+    /// that was in the first; those of others are gone. [`Swap::cache_remove`] of each slot ends this.
+    pub(crate) fn cache_prepare(&self, first: SwapSlot, count: u32) -> Option<Option<Shadow>> {
+        let (mut slots, offset) = self.slots(first);
+        if !(offset..offset + count).all(|offset| slots.can_hold(offset)) {
+            return None;
+        }
+        let shadow = slots.hold(offset);
+        (offset + 1..offset + count).for_each(|offset| _ = slots.hold(offset));
         self.note_nodes(&mut slots);
-        held
+        Some(shadow)
     }
 
     /// Note whether zeroes, which are not written, are swapped out to these slots.

@@ -80,15 +80,15 @@ fn a_slot_is_held_without_a_folio_for_its_only_entry() {
     swap.dup(slot);
     assert_eq!(swap.slot_use(slot), SlotUse::Held, "what is swapped out is not read back");
     remove(slot, Some(Shadow(77)));
-    assert_eq!((swap.slot_use(slot), swap.cache_prepare(slot)), (SlotUse::Single, Some(Some(Shadow(77)))));
-    assert_eq!((swap.slot_use(slot), swap.cache_prepare(slot)), (SlotUse::Held, None));
+    assert_eq!((swap.slot_use(slot), swap.cache_prepare(slot, 1)), (SlotUse::Single, Some(Some(Shadow(77)))));
+    assert_eq!((swap.slot_use(slot), swap.cache_prepare(slot, 1)), (SlotUse::Held, None));
     assert!(swap.is_cached(slot), "no other task reads it");
     // The fault has to be repeated: the shadow is back.
     remove(slot, Some(Shadow(77)));
     swap.dup(slot);
-    assert_eq!((swap.slot_use(slot), swap.cache_prepare(slot)), (SlotUse::Shared, None));
+    assert_eq!((swap.slot_use(slot), swap.cache_prepare(slot, 1)), (SlotUse::Shared, None));
     assert_eq!(swap.free_entry(&platform, slot, drop), 1);
-    assert_eq!(swap.cache_prepare(slot), Some(Some(Shadow(77))));
+    assert_eq!(swap.cache_prepare(slot, 1), Some(Some(Shadow(77))));
     swap.free_entries(&platform, slot, 1);
     assert_eq!((gone.get(), swap.is_used(slot)), (0, true));
     remove(slot, None);

@@ -37,7 +37,7 @@ impl<M: Machine> Fault<'_, M> {
     }
 
     /// First page of the aligned range of a size around the fault. The range is inside one table.
-    fn start_of(&self, order: Order) -> Vpn {
+    pub(super) fn start_of(&self, order: Order) -> Vpn {
         Vpn(self.page.0 >> order.0 << order.0)
     }
 
