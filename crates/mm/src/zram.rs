@@ -18,6 +18,7 @@ use crate::machine::{Compressor, Machine, Work};
 use crate::primitive::{AtomicU64, Ordering::Relaxed};
 use crate::slab::Record;
 use crate::units::*;
+pub use crate::zsmalloc::HUGE_SIZE;
 use crate::zsmalloc::{ZsHandle, ZsMemory, ZsPool};
 use std_alloc::collections::BTreeSet;
 use std_alloc::format;
@@ -229,7 +230,7 @@ impl Zram {
     fn compress<M: Machine>(&self, memory: &ZsMemory<'_, M>, page: Pfn, by: Compressor) -> u32 {
         memory.mmu.charge(Work::compress(by), 1);
         let bytes = memory.mmu.machine.compress(page, by);
-        if bytes >= self.pool.huge_size() { PAGE_SIZE as u32 } else { bytes }
+        if bytes >= HUGE_SIZE { PAGE_SIZE as u32 } else { bytes }
     }
 
     /// Whether its pages may be on a backing device.

@@ -97,7 +97,7 @@ impl Tools {
         &self.kernel.version
     }
 
-    /// Whether zswap is built into the kernel, as far as its folder of modules tells.
+    /// Whether zswap is built into the kernel; true if its folder of modules does not tell.
     pub fn has_zswap(&self) -> bool {
         self.kernel.has_builtin("zswap")
     }

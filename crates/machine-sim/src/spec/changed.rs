@@ -10,7 +10,7 @@ pub(super) const FACTORS: RangeInclusive<f64> = 0.001..=1000.0;
 
 impl MachineSpec {
     /// The same machine with a change, whose text becomes part of its name:
-    /// - `cpus=N`: so many CPUs, spread as evenly as possible over the nodes that have CPUs;
+    /// - `cpus=N`: this number of CPUs, spread as evenly as possible over the nodes that have CPUs;
     /// - `slow=F`: every request to a disk takes `F` times as long;
     /// - `packed=F`: compressed pages are `F` times as large, but at most whole pages.
     ///

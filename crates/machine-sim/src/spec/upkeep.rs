@@ -5,6 +5,7 @@ use super::size::SwapSize;
 use mm::api::{ZramBacking, ZramConfig, ZramPages, ZramUpkeep};
 use mm::machine::Compressor;
 use mm::units::DeviceId;
+use mm::zram::HUGE_SIZE;
 use std::fmt;
 
 /// Pages that a program can choose, by their names in Linux's files.
@@ -13,9 +14,6 @@ const PAGES: [(&str, ZramPages); 3] = [
     ("huge", ZramPages { idle: false, huge: true }),
     ("huge_idle", ZramPages { idle: true, huge: true }),
 ];
-/// An object of that many bytes takes a frame (the huge class of zsmalloc).
-const HUGE: u32 = 3625;
-
 /// The settings.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(super) struct Upkeep {
@@ -65,8 +63,8 @@ impl Upkeep {
             "recompress" => self.recompress = Some(algorithm(key, value)?),
             "recompress_type" => self.recompress_type = Some(pages(key, value)?),
             "threshold" => {
-                let bytes = value.parse().ok().filter(|bytes| (1..HUGE).contains(bytes));
-                let most = HUGE - 1;
+                let bytes = value.parse().ok().filter(|bytes| (1..HUGE_SIZE).contains(bytes));
+                let most = HUGE_SIZE - 1;
                 self.threshold =
                     Some(bytes.ok_or_else(|| format!("threshold: '{value}' is not between 1 and {most}"))?);
             }

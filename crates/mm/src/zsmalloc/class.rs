@@ -45,26 +45,23 @@ impl ZsClass {
     }
 }
 
+/// The fewest bytes that need a frame of their own (zs_huge_class_size).
+pub const HUGE_SIZE: u32 = 3625;
+
 /// All classes.
 pub(super) struct ZsClasses {
     /// The smallest first. Of neighbours with equal zspages, the largest serves all.
     pub classes: Vec<ZsClass>,
     /// By size, the class that serves it.
     by_size: Vec<u8>,
-    /// The fewest bytes that need a frame of their own.
-    huge: u32,
 }
 
 impl ZsClasses {
     pub fn new() -> ZsClasses {
-        let mut huge = 0;
         let mut found: Vec<ZsClass> = Vec::new();
         let mut by_size = std_alloc::vec![0; CLASSES as usize];
         for index in (0..CLASSES).rev() {
             let class = ZsClass::new((LEAST + index * STEP).min(PAGE));
-            if class.frames != 1 && class.objects != 1 && huge == 0 {
-                huge = class.size - (HEADER - 1);
-            }
             let merges =
                 found.last().is_some_and(|last| (last.frames, last.objects) == (class.frames, class.objects));
             if !merges {
@@ -75,18 +72,13 @@ impl ZsClasses {
         let last = found.len() as u8 - 1;
         found.reverse();
         by_size.iter_mut().for_each(|class| *class = last - *class);
-        ZsClasses { classes: found, by_size, huge }
+        ZsClasses { classes: found, by_size }
     }
 
     /// The class of an object of `bytes`, without its handle.
     pub fn of(&self, bytes: u32) -> usize {
         let index = (bytes + HEADER).saturating_sub(LEAST).div_ceil(STEP).min(CLASSES - 1);
         self.by_size[index as usize].into()
-    }
-
-    /// The fewest bytes that need a frame of their own (zs_huge_class_size).
-    pub(super) fn huge_size(&self) -> u32 {
-        self.huge
     }
 }
 
@@ -111,11 +103,11 @@ mod tests {
         let of = |bytes| classes.classes[classes.of(bytes)];
         assert_eq!([1, 24, 25].map(|bytes| of(bytes).size), [32, 32, 48]);
         // 9 objects of 3632 bytes fit into 8 frames; from 3648 on, 8 frames have room for 8, one for each.
-        assert_eq!(of(3624), ZsClass { size: 3632, frames: 8, objects: 9 });
-        assert_eq!(of(3625), ZsClass { size: 4096, frames: 1, objects: 1 });
-        assert_eq!(of(4096), of(3625));
-        assert!(of(4096).is_whole() && !of(3624).is_whole());
-        assert_eq!((classes.classes.len(), classes.huge_size()), (119, 3625));
+        assert_eq!(of(HUGE_SIZE - 1), ZsClass { size: 3632, frames: 8, objects: 9 });
+        assert_eq!(of(HUGE_SIZE), ZsClass { size: 4096, frames: 1, objects: 1 });
+        assert_eq!(of(4096), of(HUGE_SIZE));
+        assert!(of(4096).is_whole() && !of(HUGE_SIZE - 1).is_whole());
+        assert_eq!(classes.classes.len(), 119);
         // Every object fits into its class, and no smaller class has the same zspages.
         for bytes in 1..=4088 {
             assert!(of(bytes).size >= bytes + HEADER || of(bytes).is_whole(), "{bytes}");

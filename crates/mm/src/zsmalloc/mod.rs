@@ -25,6 +25,7 @@ use crate::primitive::{AtomicU64, Ordering::Relaxed};
 use crate::slab::{Record, Slabs};
 use crate::stat::Stat;
 use crate::units::*;
+pub use class::HUGE_SIZE;
 use class::{MAX_FRAMES, ZsClasses};
 use smallvec::SmallVec;
 use std_alloc::format;
@@ -115,11 +116,6 @@ impl ZsPool {
     /// Reclaim puts something off.
     pub(crate) fn defer(&self, more: u64) {
         self.deferred.fetch_add(more, Relaxed);
-    }
-
-    /// The fewest bytes that take a frame of their own.
-    pub(crate) fn huge_size(&self) -> u32 {
-        self.classes.huge_size()
     }
 
     /// The class of objects of `bytes`; a smaller one takes less memory.

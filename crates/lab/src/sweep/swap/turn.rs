@@ -52,7 +52,7 @@ impl Varied {
 
 /// A difference of less than this is none.
 const LEAST: f64 = 0.01;
-/// How often what lies between two factors, of which one is twice the other, is halved.
+/// How often what is between two factors, of which one is twice the other, is halved.
 const HALVINGS: u32 = 2;
 
 /// Where a choice turns.

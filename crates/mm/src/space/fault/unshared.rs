@@ -2,7 +2,8 @@
 //!
 //! Where large folios are enabled, a whole one comes back if its slots and entries are still together.
 //!
-//! Source: `do_swap_page` and `alloc_swap_folio` in mm/memory.c of Linux 6.12, where swap devices with SWP_SYNCHRONOUS_IO are handled.
+//! Source: `do_swap_page` and `alloc_swap_folio` in mm/memory.c of Linux 6.12, where swap devices with
+//! SWP_SYNCHRONOUS_IO are handled.
 
 use super::{Fault, FaultStop, Served};
 use crate::api::FaultError;
