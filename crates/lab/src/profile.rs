@@ -3,7 +3,7 @@
 use crate::error::{Error, Result};
 use crate::size::parse_bytes;
 use crate::suggest;
-use mm::knobs::{FlushPolicy, Knob, LruGenForm, ReadAheadForm, TierMigration, TierPolicy};
+use mm::knobs::{FlushPolicy, Knob, LruGenForm, ReadAheadForm, TierMigration, TierPolicy, ZswapForm};
 use mm::policy::{PolicyKind, RIVALS};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::LazyLock;
@@ -53,8 +53,11 @@ const FIRST: &[Preset] = &[
     },
     Preset {
         name: "classic-7.2",
-        help: "classic as in Linux 7.2: reading around faults stops sooner where they are far apart",
-        knobs: &[(Knob::ReadAheadForm, ReadAheadForm::V72.value())],
+        help: "classic as in Linux 7.2: reading around faults stops sooner where they are far apart, and zswap keeps pages that do not get smaller",
+        knobs: &[
+            (Knob::ReadAheadForm, ReadAheadForm::V72.value()),
+            (Knob::ZswapForm, ZswapForm::V618.value()),
+        ],
     },
     Preset {
         name: "mglru",
@@ -71,11 +74,12 @@ const FIRST: &[Preset] = &[
     },
     Preset {
         name: "mglru-7.2",
-        help: "the same with the loop of Linux 7.2: the scan target is computed once a pass, dirty pages count as for classic, and reading around faults stops sooner",
+        help: "the same with the loop of Linux 7.2: the scan target is computed once a pass, dirty pages count as for classic, and files and zswap are as in classic-7.2",
         knobs: &[
             (Knob::ReclaimPolicy, PolicyKind::MgLru.value()),
             (Knob::LruGenForm, LruGenForm::V72.value()),
             (Knob::ReadAheadForm, ReadAheadForm::V72.value()),
+            (Knob::ZswapForm, ZswapForm::V618.value()),
         ],
     },
 ];

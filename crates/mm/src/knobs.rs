@@ -4,7 +4,7 @@ mod choice;
 
 pub use choice::{
     AllocPlacement, CompactionFolios, Compressor, FlushPolicy, FlushShape, LruGenForm, ReadAheadForm,
-    ThpDefrag, TierMigration, TierPolicy,
+    ThpDefrag, TierMigration, TierPolicy, ZswapForm,
 };
 
 use crate::policy::PolicyKind;
@@ -211,6 +211,9 @@ knobs! {
         "share of this to which zswap must shrink, after it was full, before it takes pages again";
     ZswapShrinkerEnabled "zswap.shrinker_enabled" 0, 0..=1 ""
         "have reclaim write old pages of zswap to swap although there is room for them; those of groups only, as in Linux (1)";
+    ZswapForm "zswap.form" 0 {ZswapForm}
+        "the version of Linux whose zswap it is: in 6.12 folios of several pages, and pages that do not get smaller, go to \
+         their slots; in 6.18 zswap keeps the pages of the former, and the latter as they are";
     DirtyRatio "vm.dirty_ratio" 20, 1..=100 "%"
         "share of available memory that may be dirty before writers must wait";
     DirtyBackgroundRatio "vm.dirty_background_ratio" 10, 0..=100 "%"
@@ -343,6 +346,7 @@ chosen! {
     placement AllocPlacement AllocPlacement;
     read_ahead_form ReadAheadForm ReadAheadForm;
     zswap_compressor ZswapCompressor Compressor;
+    zswap_form ZswapForm ZswapForm;
 }
 
 /// Why a knob was not set.

@@ -225,6 +225,11 @@ impl<M: Machine> Memory<M> {
         self.zswap.store(&self.zswap_memory(), (page, group), slot, allowed)
     }
 
+    /// zswap shall not have anything of a slot.
+    pub(crate) fn forget_in_zswap(&self, slot: SwapSlot) {
+        self.zswap.invalidate(&self.zswap_memory(), slot);
+    }
+
     /// Whether pages of a group may be written to devices: as long as zswap is off, those of all groups.
     pub(crate) fn may_write_to_slot(&self, group: GroupId) -> bool {
         self.mmu.knobs.get(Knob::ZswapEnabled) == 0 || self.lru.groups.may_write_from_zswap(group)

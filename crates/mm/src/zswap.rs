@@ -13,7 +13,7 @@
 //! [`zsmalloc`]: crate::zsmalloc
 //! [`writeback`]: crate::writeback
 
-use crate::knobs::{Compressor, Knob, Knobs};
+use crate::knobs::{Compressor, Knob, Knobs, ZswapForm};
 use crate::lock::Lock;
 use crate::lru::Groups;
 use crate::machine::{Machine, WaitKey, Work};
@@ -249,7 +249,7 @@ impl Zswap {
         self.reached_full.load(Relaxed)
     }
 
-    /// Store a locked folio of one page, of a group, instead of writing it to its slot. `allowed`: the group's limits
+    /// Store a locked page of a folio, of a group, instead of writing it to its slot. `allowed`: the group's limits
     /// let it. `false`: it is not here; an older content of the slot is gone.
     pub(crate) fn store<M: Machine>(
         &self,
@@ -279,11 +279,11 @@ impl Zswap {
     ) -> bool {
         let (mmu, compressor) = (memory.mmu, memory.mmu.knobs.zswap_compressor());
         mmu.charge(Work::compress(compressor), 1);
-        let bytes = mmu.machine.compress(page, compressor);
-        if u64::from(bytes) > PAGE_SIZE {
+        let made = mmu.machine.compress(page, compressor);
+        let Some(bytes) = self.kept_bytes(memory, made, group) else {
             self.rejections.compress_poor.fetch_add(1, Relaxed);
             return false;
-        }
+        };
         let Some(handle) = self.pool.alloc(memory, bytes) else {
             self.rejections.alloc_fail.fetch_add(1, Relaxed);
             return false;
@@ -304,6 +304,17 @@ impl Zswap {
         mmu.count(Stat::Zswpout, 1);
         memory.groups.count(list.0, GroupStat::Zswpout, 1);
         true
+    }
+
+    /// Bytes that are kept of a page of a group that became `made`. `None`: it is not to be kept.
+    fn kept_bytes<M: Machine>(&self, memory: &ZswapMemory<'_, M>, made: u32, group: GroupId) -> Option<u32> {
+        let whole = PAGE_SIZE as u32;
+        match memory.mmu.knobs.zswap_form() {
+            ZswapForm::V612 => Some(made).filter(|&made| made <= whole),
+            ZswapForm::V618 if made < whole => Some(made),
+            // It is written back in its turn. Where nothing may be written back, it would only take memory.
+            ZswapForm::V618 => memory.groups.may_write_from_zswap(group).then_some(whole),
+        }
     }
 
     /// Take a page out, and uncharge it.
@@ -346,8 +357,12 @@ impl Zswap {
         page: Pfn,
         (handle, compressor): (ZsHandle, Compressor),
     ) {
-        self.pool.with_place(handle, |place| memory.mmu.machine.unpack(place, page, compressor));
-        memory.mmu.charge(Work::decompress(compressor), 1);
+        let bytes = self.pool.with_place(handle, |place| {
+            memory.mmu.machine.unpack(place, page, compressor);
+            place.bytes
+        });
+        let whole = u64::from(bytes) == PAGE_SIZE;
+        memory.mmu.charge(if whole { Work::CopyPage } else { Work::decompress(compressor) }, 1);
     }
 
     fn free<M: Machine>(&self, memory: &ZswapMemory<'_, M>, entry: &ZswapEntry) {

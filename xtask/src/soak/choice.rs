@@ -1,6 +1,6 @@
 //! The content of a case: choices, each drawn from a stream of its own, so that none depends on another.
 
-use crate::knobs::{CompactionFolios, Compressor, FlushPolicy, ReadAheadForm, ThpDefrag};
+use crate::knobs::{CompactionFolios, Compressor, FlushPolicy, ReadAheadForm, ThpDefrag, ZswapForm};
 
 /// All flush policies; the one that defers most is drawn twice as often.
 const FLUSHES: [&str; FlushPolicy::ALL.len() + 1] = {
@@ -45,6 +45,7 @@ const CHOICES: &[(&str, &[&str])] = &[
     ("zswap.max_pool_percent", &["1", "5", "20"]),
     ("zswap.accept_threshold_percent", &["50", "90"]),
     ("zswap.shrinker_enabled", &["0", "1"]),
+    ("zswap.form", ZswapForm::WORDS),
     ("numa.demotion_enabled", &["0", "1"]),
     ("kernel.numa_balancing", &["0", "1", "2"]),
     ("tier.policy", &["hint", "hint", "generations", "sampled"]),

@@ -3,7 +3,7 @@
 use super::acts::{MIB, PAGE, load_all, store_all};
 use super::chaos::seeds_of;
 use machine_sim::{MachineSpec, Outcome, RunConfig, run};
-use mm::knobs::{Compressor, Knob};
+use mm::knobs::{Compressor, Knob, ZswapForm};
 use mm::machine::Work;
 use mm::stat::Stat;
 use program::chaos::Chaos;
@@ -103,6 +103,27 @@ fn zswap_keeps_pages_from_the_device() {
     assert_eq!(zswap.stat(Stat::PswpOut) as f64, metric(&zswap, "zswap_reject_compress_poor"));
     assert!(zswap.stat(Stat::PswpOut) * 2 < disk.stat(Stat::PswpOut));
     assert_eq!((zswap.stat(Stat::NrZspages), zswap.stat(Stat::Zswpwb)), (0, 0));
+}
+
+#[test]
+fn zswap_of_618_keeps_what_does_not_get_smaller_and_large_folios() {
+    let of = |form: ZswapForm, large: u64| {
+        let knobs = [
+            (Knob::ZswapEnabled, 1),
+            (Knob::ZswapMaxPoolPercent, 60),
+            (Knob::ZswapForm, form.value()),
+            (Knob::HugepagesEnabled64, large),
+        ];
+        let outcome = run(&config(&[], &knobs), &PASS).unwrap();
+        assert_eq!((outcome.oom.len(), outcome.oracle.violations), (0, 0));
+        [Stat::Zswpout, Stat::PswpOut].map(|stat| outcome.stat(stat))
+    };
+    let [[_, poor], [_, large]] = [of(ZswapForm::V612, 0), of(ZswapForm::V612, 2)];
+    assert!(poor > 500 && large > 2 * poor, "{poor} {large}");
+    for large in [0, 2] {
+        let [kept, written] = of(ZswapForm::V618, large);
+        assert!(kept > 1500 && written == 0, "{kept} {written}");
+    }
 }
 
 #[test]
@@ -323,6 +344,7 @@ fn chaotic(seed: u64, validate: bool, preempt: Option<u32>) -> Outcome {
         (Knob::ZswapAcceptThresholdPercent, [10, 50, 90, 100][rng.below(4) as usize]),
         (Knob::ZswapCompressor, rng.below(3)),
         (Knob::ZswapShrinkerEnabled, rng.below(2)),
+        (Knob::ZswapForm, rng.below(2)),
         (Knob::TlbUnmap, rng.below(6)),
         (Knob::HugepagesEnabled64, rng.below(3)),
         (Knob::PageCluster, 3 * rng.below(2)),

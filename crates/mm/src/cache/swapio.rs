@@ -8,6 +8,7 @@ use super::Cache;
 use super::io::{count_read, keep_in_memory, submit_read};
 use crate::event::{Concern, Event};
 use crate::frame::FrameFlags;
+use crate::knobs::ZswapForm;
 use crate::machine::{Io, Machine, Work};
 use crate::memory::Memory;
 use crate::stat::{SizeStat, Stat};
@@ -30,11 +31,8 @@ impl Cache {
         }
         if memory.packs() {
             let group = memory.lru.groups.nearest_live(frame.group());
-            if frame.order() == Order::ZERO {
-                let allowed = self.makes_room_in_zswap(memory, group);
-                if memory.store_in_zswap((pfn, group), slot, allowed) {
-                    return true;
-                }
+            if self.keeps_in_zswap(memory, pfn, group) {
+                return true;
             }
             if !memory.may_write_to_slot(group) {
                 frame.set(FrameFlags::DIRTY);
@@ -43,6 +41,23 @@ impl Cache {
         }
         self.write_to_slot(memory, pfn);
         true
+    }
+
+    /// Store a locked folio of the swap cache, of a group, in zswap, if zswap takes all its pages.
+    fn keeps_in_zswap<M: Machine>(&self, memory: &Memory<M>, pfn: Pfn, group: GroupId) -> bool {
+        let frame = &memory.frames[pfn];
+        let (slot, pages) = (frame.swap_slot(), frame.pages());
+        if pages > 1 && memory.knobs.zswap_form() == ZswapForm::V612 {
+            return false;
+        }
+        let allowed = self.makes_room_in_zswap(memory, group);
+        let slot_of = |page| SwapSlot(slot.0 + page);
+        let stores = |page| memory.store_in_zswap((pfn.add(page), group), slot_of(page), allowed);
+        let stored = (0..pages).take_while(|&page| stores(page)).count() as u32;
+        if stored < pages {
+            (0..pages).for_each(|page| memory.forget_in_zswap(slot_of(page)));
+        }
+        stored == pages
     }
 
     /// Write a locked page that [`read_zswap_slot`](super::swapin::read_zswap_slot) has returned to its slot, and

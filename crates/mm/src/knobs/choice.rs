@@ -119,6 +119,13 @@ choices! {
         /// The page that faulted is a hit, if it was cached, and larger folios come with the second window.
         V72 "7.2",
     }
+    /// `zswap.form`: the version of Linux whose zswap it is.
+    ZswapForm {
+        /// Folios of several pages, and pages that do not get smaller, go to their slots.
+        V612 "6.12",
+        /// They are kept, the latter as they are.
+        V618 "6.18",
+    }
     /// `zswap.compressor`, and zram's algorithm.
     Compressor {
         /// LZO with run lengths.
