@@ -1,6 +1,6 @@
 //! Seed 003: "Multi-Gen LRU Framework", v10, April 2022: the benchmarks in its cover letter.
 
-use super::{Gain, Load, Measure, Reproduction, Setting, Side};
+use super::{Gain, Load, Measure, Reproduction, Setting, Side, Swap};
 use mm::knobs::Knob;
 
 const MEMCACHED: &str = "memcached";
@@ -37,7 +37,7 @@ const fn thp_always(setting: Setting) -> Setting {
 }
 
 const fn swap_off(setting: Setting) -> Setting {
-    Setting { swap: false, ..setting }
+    Setting { swap: Swap::None, ..setting }
 }
 
 pub(super) const MGLRU: Reproduction = Reproduction {

@@ -28,7 +28,7 @@ pub use gain::Gain;
 pub use result::{Change, Outcome, Row, SettingOutcome};
 
 use crate::cell::Cell;
-use crate::engine::{Fragmentation, Machine, Program, RunConfig};
+use crate::engine::{Fragmentation, Machine, Program, RunConfig, SwapSpec};
 use crate::error::{Error, Result};
 use crate::metrics;
 use crate::profile::Profile;
@@ -156,8 +156,8 @@ pub struct Setting {
     pub gains: &'static [Gain],
     /// Knobs that differ from their defaults in this setting.
     pub knobs: &'static [(Knob, u64)],
-    /// Whether the machine keeps the swap space of its preset.
-    pub swap: bool,
+    /// Where pages are swapped out.
+    pub swap: Swap,
     /// The state of memory at the start, as `--fragment` takes it; `None`: the machine's own.
     pub fragment: Option<&'static str>,
 }
@@ -171,9 +171,27 @@ impl Setting {
         published: &[],
         gains: &[],
         knobs: &[],
-        swap: true,
+        swap: Swap::Own,
         fragment: None,
     };
+}
+
+/// Where pages are swapped out.
+#[derive(Clone, Copy, Debug)]
+pub enum Swap {
+    /// To the swap space of the machine.
+    Own,
+    /// Nowhere.
+    None,
+    /// To these areas, as `--swap` takes them.
+    Areas(&'static [&'static str]),
+}
+
+impl Swap {
+    fn areas(self) -> Vec<SwapSpec> {
+        let Swap::Areas(areas) = self else { return Vec::new() };
+        areas.iter().map(|area| area.parse().expect("a setting's area is one")).collect()
+    }
 }
 
 /// A program and its memory.
@@ -422,7 +440,7 @@ impl Case {
     /// `setting` with `scale` of its memory, in whole MiB, or of its time.
     pub fn new(setting: &'static Setting, scale: f64) -> Result<Case> {
         let machine = Machine::find(setting.machine)?;
-        let machine = if setting.swap { machine } else { machine.without_swap() };
+        let machine = if matches!(setting.swap, Swap::None) { machine.without_swap() } else { machine };
         let mut knobs = Vec::new();
         let (memory, name, time) = match setting.load {
             Load::Filling { program, times_memory } => {
@@ -466,6 +484,8 @@ impl Case {
             cell.config.knobs.splice(0..0, self.knobs.iter().copied());
             cell.config.memory = Some(self.memory);
             cell.config.fragment.clone_from(&self.fragment);
+            cell.config.swap = self.setting.swap.areas();
+            cell.config.contents = !cell.config.swap.is_empty();
             of.observe(&mut cell.config);
             Ok(cell)
         };

@@ -1,10 +1,10 @@
 //! fio with buffered random reads: jobs that each read blocks from a file of their own by read(2).
 
 use super::AppOptions;
-use super::parts::{Heap, Job, PAGE, open, part, pieces, read};
+use super::parts::{Heap, Job, PAGE, must, open, part, pieces, read};
 use crate::keys::{Distribution, Keys};
 use crate::rng::Rng;
-use crate::{AccessKind, Os, Signal};
+use crate::{AccessKind, FileAdvice, Os, Signal};
 use alloc::format;
 
 /// The barrier before the measured reads.
@@ -24,15 +24,28 @@ pub(super) struct Fio {
     bytes: u64,
     jobs: Option<u32>,
     distribution: Distribution,
+    /// Jobs say that they read at random, as fio's default `fadvise_hint` has it.
+    advises: bool,
 }
 
 impl Fio {
+    /// fio with `fadvise_hint=0`.
     pub(super) fn new(options: &AppOptions) -> Fio {
+        Fio::with_hint(options, false)
+    }
+
+    /// fio as it is by default.
+    pub(super) fn advised(options: &AppOptions) -> Fio {
+        Fio::with_hint(options, true)
+    }
+
+    fn with_hint(options: &AppOptions, advises: bool) -> Fio {
         let jobs = options.threads.map(|jobs| AppOptions { threads: Some(jobs), ..*options }.tasks(1));
         Fio {
             bytes: options.bytes,
             jobs,
             distribution: options.distribution.unwrap_or(Distribution::Uniform),
+            advises,
         }
     }
 
@@ -68,6 +81,9 @@ impl Job for Fio {
         let buffer = Heap::first(BLOCK);
         for (at, len) in pieces(0..size, CHUNK) {
             read(os, fd, at, len)?;
+        }
+        if self.advises {
+            must(os.fadvise(fd, 0, size, FileAdvice::Random))?;
         }
         os.barrier(BEGIN, self.tasks(os.cpus()));
         let blocks = size / BLOCK;

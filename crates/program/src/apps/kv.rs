@@ -29,6 +29,8 @@ const WORK: u64 = 5_000;
 /// memcached: a header of 48 bytes, 8 of CAS, a key of 16 and a zero, a value of 32 and its end, in a chunk
 /// of the slab class of 120.
 const ITEM: &[u64] = &[120];
+/// The same with a value of 2,048 bytes, in a chunk of 2,320.
+const LARGE_ITEM: &[u64] = &[2320];
 /// redis: an entry of 24 bytes and a key of 16 with header and zero, both in allocations of 32; the value in one of 64.
 const OBJECT: &[u64] = &[32, 32, 64];
 
@@ -47,6 +49,11 @@ impl Kv {
     /// memcached, with its 4 threads.
     pub(super) fn memcached(options: &AppOptions) -> Kv {
         Kv::new(options, ITEM, false, 4)
+    }
+
+    /// The same with objects of 2 kB.
+    pub(super) fn memcached_2k(options: &AppOptions) -> Kv {
+        Kv::new(options, LARGE_ITEM, false, 4)
     }
 
     /// redis, with one server.

@@ -85,6 +85,12 @@ const TABLE: &[Row] = &[
         make: |options| Kind::Kv(Kv::memcached(options)),
     },
     Row {
+        name: "memcached-2k",
+        help: "as memcached, with objects of 2 kB",
+        takes: Takes { distribution: true, writes: true },
+        make: |options| Kind::Kv(Kv::memcached_2k(options)),
+    },
+    Row {
         name: "redis",
         help: "as memcached, for redis: each task is a server with its own objects, in size classes",
         takes: Takes { distribution: true, writes: true },
@@ -95,6 +101,12 @@ const TABLE: &[Row] = &[
         help: "jobs, one for each CPU, read blocks of 4 KiB from their own files by read(2), by DISTRIBUTION (uniform)",
         takes: Takes { distribution: true, writes: false },
         make: |options| Kind::Fio(Fio::new(options)),
+    },
+    Row {
+        name: "fio-advised",
+        help: "as fio, with jobs that advise POSIX_FADV_RANDOM before they read, as fio does by default",
+        takes: Takes { distribution: true, writes: false },
+        make: |options| Kind::Fio(Fio::advised(options)),
     },
     Row {
         name: "fio-mmap",

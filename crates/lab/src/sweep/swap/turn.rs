@@ -100,7 +100,7 @@ impl Search {
                 varied,
                 memory: memory.name(),
                 disk: disk.name(),
-                memory_wins: wins(&memory, &disk),
+                memory_wins: wins(&memory, &disk) == Some(true),
                 turned: None,
                 held: 1.0,
                 text: String::new(),
@@ -127,9 +127,12 @@ impl Search {
         Some(self.whats.clone().map(|what| What { machine: format!("{}+{change}", what.machine), ..what }))
     }
 
-    /// Take what has become of it.
-    fn learn(&mut self, memory_wins: bool) {
-        let Some(factor) = self.next else { return };
+    /// Take what has become of it. `None`: neither kind came to its end, and nor would they farther from 1.
+    fn learn(&mut self, memory_wins: Option<bool>) {
+        let (Some(factor), Some(memory_wins)) = (self.next, memory_wins) else {
+            self.next = None;
+            return;
+        };
         if memory_wins == self.turn.memory_wins {
             self.turn.held = factor;
         } else {
@@ -151,14 +154,15 @@ impl Search {
     }
 }
 
-/// Whether the first takes less time, beyond doubt.
-fn wins(memory: &Row, disk: &Row) -> bool {
+/// Whether the first takes less time, beyond doubt. `None`: neither came to its end.
+fn wins(memory: &Row, disk: &Row) -> Option<bool> {
     match (memory.ended(), disk.ended()) {
-        (ended, false) => ended,
-        (false, true) => false,
+        (false, false) => None,
+        (ended, false) => Some(ended),
+        (false, true) => Some(false),
         (true, true) => {
             let change = Change::of(&disk.run_time, &memory.run_time);
-            change.is_significant() && change.ratio.is_some_and(|ratio| ratio < 1.0 - LEAST)
+            Some(change.is_significant() && change.ratio.is_some_and(|ratio| ratio < 1.0 - LEAST))
         }
     }
 }
@@ -234,7 +238,7 @@ mod tests {
         let mut tried = Vec::new();
         while let Some(factor) = search.next {
             tried.push(factor);
-            search.learn(wins(factor));
+            search.learn(Some(wins(factor)));
         }
         (search.into_turn(), tried)
     }
@@ -268,6 +272,17 @@ mod tests {
         assert_eq!((tried[0], turn.memory_wins), (2.0, true));
         assert!(turn.turned.is_some_and(|turned| (3.0..=4.0).contains(&turned)), "{turn:?}");
         assert_eq!(found(disk, |_| true).1, [0.5, 0.25, 0.125, 0.0625, 0.03125, 0.015625]);
+    }
+
+    #[test]
+    fn a_search_ends_where_neither_kind_comes_to_its_end() {
+        let [mut disk, _] = searches(50).try_into().ok().unwrap();
+        disk.learn(Some(false));
+        disk.learn(None);
+        let turn = disk.into_turn();
+        assert_eq!((turn.held, turn.turned), (2.0, None));
+        let late = row("disk", Some(60), &[None]);
+        assert_eq!((wins(&late, &late), wins(&row("zram", None, &[Some(9)]), &late)), (None, Some(true)));
     }
 
     #[test]
