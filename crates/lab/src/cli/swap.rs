@@ -44,8 +44,8 @@ pub struct SwapArgs {
     /// Give up a run after this simulated time: the program thrashes
     #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     limit: u64,
-    /// Also find where the choice turns: how slow disks must be, and how well pages must compress, for the best kind in
-    /// memory to take less time than the disk alone; up to 26 more runs for each seed
+    /// Also find where the choice turns: how slow disks must be, and how well pages must compress, for a kind in memory
+    /// to take less time than the disk alone; up to 13 more runs of each kind for each seed
     #[arg(long)]
     turn: bool,
     /// The profile

@@ -318,7 +318,7 @@ impl Swapping {
     }
 
     /// The row of this kind with the shortest mean run time.
-    fn best_of(&self, swap: &str) -> Option<&Row> {
+    pub(super) fn best_of(&self, swap: &str) -> Option<&Row> {
         Row::fastest(self.rows.iter().filter(|row| row.swap == swap))
     }
 }

@@ -106,7 +106,7 @@ impl Row {
     }
 
     /// The row with the shortest mean run time among those whose runs all ended.
-    pub fn fastest<'a>(rows: impl Iterator<Item = &'a Row>) -> Option<&'a Row> {
+    pub(super) fn fastest<'a>(rows: impl Iterator<Item = &'a Row>) -> Option<&'a Row> {
         rows.filter_map(|row| Some((row, row.mean_time()?)))
             .min_by(|a, b| a.1.total_cmp(&b.1))
             .map(|(row, _)| row)

@@ -1,5 +1,5 @@
-//! Where the choice of a kind of swap turns: how slow disks must be, or how well pages must compress, for the best
-//! kind in memory to take less time than the disk alone.
+//! Where the choice of a kind of swap turns: how slow disks must be, or how well pages must compress, for a kind in
+//! memory to take less time than the disk alone.
 
 use super::super::plan::{Sweep, What};
 use super::super::store::{Done, Finished, Key};
@@ -50,6 +50,8 @@ impl Varied {
     }
 }
 
+/// The kind that uses the disk alone.
+const DISK: &str = "disk";
 /// A difference of less than this is none.
 const LEAST: f64 = 0.01;
 /// How often what is between two factors, of which one is twice the other, is halved.
@@ -60,11 +62,12 @@ const HALVINGS: u32 = 2;
 pub struct Turn {
     /// What is varied.
     pub varied: Varied,
-    /// The kind in memory, or partly there, with its swappiness.
-    pub memory: String,
+    /// The kind in memory, or partly there, with its swappiness, that takes less time than the disk on its side of the
+    /// turn; `null` if none does.
+    pub memory: Option<String>,
     /// The kind that uses the disk alone, with its swappiness.
     pub disk: String,
-    /// Whether the kind in memory takes less time as things are.
+    /// Whether one takes less time as things are.
     pub memory_wins: bool,
     /// The factor nearest to 1 with which it turned; `null` if it did not within the limits.
     pub turned: Option<f64>,
@@ -78,8 +81,8 @@ pub struct Turn {
 pub struct Search {
     /// The index of its case.
     pub case: usize,
-    /// What both kinds run: the one in memory, then the disk alone.
-    whats: [What; 2],
+    /// The disk alone and each kind in memory, with its swappiness, and what it runs.
+    kinds: Vec<(String, What)>,
     turn: Turn,
     halved: u32,
     /// The factor that is tried next.
@@ -87,26 +90,31 @@ pub struct Search {
 }
 
 impl Search {
-    /// Searches for a case: the best kind in memory beside the disk alone. None if one of them does not come to its
-    /// end. `what` gives what a row runs.
+    /// Searches for a case. Each kind has the swappiness that is best for it as things are. None if the disk alone, or
+    /// every kind in memory, does not come to its end. `what` gives what a row runs.
     pub fn of(case: usize, swapping: &Swapping, what: impl Fn(&Row) -> What) -> Vec<Search> {
-        let is_disk = |row: &&Row| row.swap == "disk";
-        let fastest = |rows: Vec<&Row>| -> Option<Row> { Row::fastest(rows.into_iter()).cloned() };
-        let swaps: Vec<&Row> = swapping.rows.iter().filter(|row| row.swappiness.is_some()).collect();
-        let (disk, memory) = swaps.into_iter().partition(is_disk);
-        let (Some(disk), Some(memory)) = (fastest(disk), fastest(memory)) else { return Vec::new() };
+        let mut names: Vec<&str> = swapping.rows.iter().map(|row| &row.swap[..]).collect();
+        names.dedup();
+        let best = names.into_iter().filter_map(|name| swapping.best_of(name));
+        let (disk, memory): (Vec<&Row>, Vec<&Row>) =
+            best.filter(|row| row.swappiness.is_some()).partition(|row| row.swap == DISK);
+        if disk.is_empty() || memory.is_empty() {
+            return Vec::new();
+        }
+        let rows: Vec<Row> = disk.into_iter().chain(memory).cloned().collect();
+        let winner = winner(&rows).flatten();
         let of = |varied| {
             let turn = Turn {
                 varied,
-                memory: memory.name(),
-                disk: disk.name(),
-                memory_wins: wins(&memory, &disk) == Some(true),
+                memory: winner.map(|at| rows[at].name()),
+                disk: rows[0].name(),
+                memory_wins: winner.is_some(),
                 turned: None,
                 held: 1.0,
                 text: String::new(),
             };
-            let mut search =
-                Search { case, whats: [what(&memory), what(&disk)], turn, halved: 0, next: None };
+            let kinds = rows.iter().map(|row| (row.name(), what(row))).collect();
+            let mut search = Search { case, kinds, turn, halved: 0, next: None };
             search.next = search.outward();
             search
         };
@@ -122,22 +130,25 @@ impl Search {
     }
 
     /// What is run next.
-    fn runs(&self) -> Option<[What; 2]> {
+    fn runs(&self) -> Option<impl Iterator<Item = What>> {
         let change = self.turn.varied.change(self.next?);
-        Some(self.whats.clone().map(|what| What { machine: format!("{}+{change}", what.machine), ..what }))
+        let on = move |what: &What| What { machine: format!("{}+{change}", what.machine), ..what.clone() };
+        Some(self.kinds.iter().map(move |(_, what)| on(what)))
     }
 
-    /// Take what has become of it. `None`: neither kind came to its end, and nor would they farther from 1.
-    fn learn(&mut self, memory_wins: Option<bool>) {
-        let (Some(factor), Some(memory_wins)) = (self.next, memory_wins) else {
+    /// Take what has become of it: the number of the kind in memory that takes less time, if one does. `None`: no kind
+    /// came to its end, and nor would one farther from 1.
+    fn learn(&mut self, winner: Option<Option<usize>>) {
+        let (Some(factor), Some(winner)) = (self.next, winner) else {
             self.next = None;
             return;
         };
-        if memory_wins == self.turn.memory_wins {
+        if winner.is_some() == self.turn.memory_wins {
             self.turn.held = factor;
         } else {
             self.turn.turned = Some(factor);
         }
+        self.turn.memory = winner.map(|at| self.kinds[at].0.clone()).or(self.turn.memory.take());
         self.next = match self.turn.turned {
             None => self.outward(),
             Some(_) if self.halved == HALVINGS => None,
@@ -154,17 +165,17 @@ impl Search {
     }
 }
 
-/// Whether the first takes less time, beyond doubt. `None`: neither came to its end.
-fn wins(memory: &Row, disk: &Row) -> Option<bool> {
-    match (memory.ended(), disk.ended()) {
-        (false, false) => None,
-        (ended, false) => Some(ended),
-        (false, true) => Some(false),
-        (true, true) => {
-            let change = Change::of(&disk.run_time, &memory.run_time);
-            Some(change.is_significant() && change.ratio.is_some_and(|ratio| ratio < 1.0 - LEAST))
-        }
-    }
+/// Which row takes less time than the first, beyond doubt: the number of the fastest, if it does. `None`: no program
+/// came to its end.
+fn winner(rows: &[Row]) -> Option<Option<usize>> {
+    let (disk, memory) = rows.split_first()?;
+    let ended = memory.iter().enumerate().filter_map(|(at, row)| Some((at, row.mean_time()?)));
+    let Some((at, _)) = ended.min_by(|a, b| a.1.total_cmp(&b.1)) else { return disk.ended().then_some(None) };
+    let takes_less = || {
+        let change = Change::of(&disk.run_time, &memory[at].run_time);
+        change.is_significant() && change.ratio.is_some_and(|ratio| ratio < 1.0 - LEAST)
+    };
+    Some(Some(at + 1).filter(|_| !disk.ended() || takes_less()))
 }
 
 /// The next runs of all searches; `None` if all have ended.
@@ -182,9 +193,11 @@ pub fn learn(searches: &mut [Search], sweep: &Sweep, done: &BTreeMap<Key, Done>)
     let finished = Finished::of(sweep, done);
     let rows = sweep.points.iter().map(|point| Row::new("", None, finished.runs(point.what)));
     let rows: Vec<Row> = rows.collect();
-    let going = searches.iter_mut().filter(|search| search.next.is_some());
-    for (search, pair) in going.zip(rows.chunks(2)) {
-        search.learn(wins(&pair[0], &pair[1]));
+    let mut rest = &rows[..];
+    for search in searches.iter_mut().filter(|search| search.next.is_some()) {
+        let (own, others) = rest.split_at(search.kinds.len());
+        search.learn(winner(own));
+        rest = others;
     }
 }
 
@@ -193,14 +206,15 @@ impl Turn {
     fn said(&self) -> String {
         let Turn { varied, memory, disk, memory_wins, turned, held, .. } = self;
         let [at, held] = [turned.unwrap_or(*held), *held].map(|factor| varied.said(factor));
+        let memory = memory.as_deref().unwrap_or("a kind in memory");
         match (memory_wins, turned) {
             (true, None) => format!("{memory} takes less time than {disk} even with {at}."),
-            (false, None) => format!("{memory} takes no less time than {disk} even with {at}."),
+            (false, None) => format!("No kind in memory takes less time than {disk}, even with {at}."),
             (true, Some(_)) => {
-                format!("{memory} takes less time than {disk} with {held}, and not with {at}.")
+                format!("{memory} takes less time than {disk} with {held}, and no kind in memory with {at}.")
             }
             (false, Some(_)) => {
-                format!("{memory} takes less time than {disk} with {at}, and not with {held}.")
+                format!("{memory} takes less time than {disk} with {at}, and no kind in memory with {held}.")
             }
         }
     }
@@ -238,7 +252,7 @@ mod tests {
         let mut tried = Vec::new();
         while let Some(factor) = search.next {
             tried.push(factor);
-            search.learn(Some(wins(factor)));
+            search.learn(Some(wins(factor).then_some(1)));
         }
         (search.into_turn(), tried)
     }
@@ -254,7 +268,7 @@ mod tests {
             "{turn:?}"
         );
         let expected = "zram 50% at swappiness 60 takes less time than disk at swappiness 60 with disks 5.66 times as slow, \
-                        and not with disks 4.76 times as slow.";
+                        and no kind in memory with disks 4.76 times as slow.";
         assert_eq!(turn.text, expected);
     }
 
@@ -264,7 +278,7 @@ mod tests {
         let (turn, tried) = found(pages, |_| false);
         assert_eq!((tried, turn.turned), (vec![0.5, 0.25, 0.125], None));
         assert!(
-            turn.text.contains("no less time than") && turn.text.ends_with("0.12 times as large."),
+            turn.text.starts_with("No kind in memory") && turn.text.ends_with("0.12 times as large."),
             "{turn:?}"
         );
         let [disk, pages] = searches(150).try_into().ok().unwrap();
@@ -275,22 +289,29 @@ mod tests {
     }
 
     #[test]
-    fn a_search_ends_where_neither_kind_comes_to_its_end() {
+    fn a_search_ends_where_no_kind_comes_to_its_end() {
         let [mut disk, _] = searches(50).try_into().ok().unwrap();
-        disk.learn(Some(false));
+        disk.learn(Some(None));
         disk.learn(None);
         let turn = disk.into_turn();
         assert_eq!((turn.held, turn.turned), (2.0, None));
         let late = row("disk", Some(60), &[None]);
-        assert_eq!((wins(&late, &late), wins(&row("zram", None, &[Some(9)]), &late)), (None, Some(true)));
+        let early = row("zram", None, &[Some(9)]);
+        assert_eq!(
+            (winner(&[late.clone(), late.clone()]), winner(&[late, early.clone()])),
+            (None, Some(Some(1)))
+        );
+        assert_eq!(winner(&[early.clone(), early]), Some(None));
     }
 
     #[test]
-    fn both_kinds_run_on_the_changed_machine() {
+    fn all_kinds_run_on_the_changed_machine() {
         let searches = searches(50);
         let sweep = step(&searches, (1, 2)).unwrap();
         let machines: Vec<&str> = sweep.whats.iter().map(|what| &what.machine[..]).collect();
-        assert_eq!(machines, ["laptop+slow=2", "laptop+slow=2", "laptop+packed=0.5", "laptop+packed=0.5"]);
+        assert_eq!(machines, [["laptop+slow=2"; 3], ["laptop+packed=0.5"; 3]].concat());
+        let programs: Vec<&str> = sweep.whats.iter().map(|what| &what.program[..3]).collect();
+        assert_eq!(programs[..3], ["dis", "zra", "zra"]);
         assert!(step(&[], (1, 2)).is_none());
     }
 }
