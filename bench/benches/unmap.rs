@@ -114,12 +114,12 @@ fn reclaim(bencher: Bencher, (order, batch): (u8, u64)) {
             last.clone()
         })
         .bench_local_values(|folios| {
-            let mut unmaps = UnmapBatch::new(mmu);
+            let mut unmaps = UnmapBatch::new(mmu.host());
             for &pfn in &folios {
                 core.rmap.try_to_unmap(core, FolioRun::one(&pfn), UnmapMode::default(), &mut unmaps);
                 assert_eq!(core.frames[pfn].mapcount(), 0, "{pfn} must be unmapped");
             }
-            unmaps.settle(mmu, &core.tlb);
+            unmaps.settle(mmu.host(), &core.tlb);
             folios
         });
 }

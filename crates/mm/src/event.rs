@@ -1,7 +1,7 @@
 //! Trace events, with the names of Linux's tracepoints.
 
-use crate::table_macro::named_table;
 use crate::units::*;
+use base::named_table;
 
 named_table! {
     /// A trace event. The help text names its arguments in order.

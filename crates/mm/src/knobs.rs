@@ -1,10 +1,11 @@
 //! Knobs: tunables with the names that sysctl and sysfs give them, declared once.
 
 mod choice;
+mod flush;
 
 pub use choice::{
-    AllocPlacement, CompactionFolios, Compressor, FlushPolicy, FlushShape, LruGenForm, ReadAheadForm,
-    ThpDefrag, TierMigration, TierPolicy, ZswapForm,
+    AllocPlacement, CompactionFolios, Compressor, FlushPolicy, LruGenForm, ReadAheadForm, ThpDefrag,
+    TierMigration, TierPolicy, ZswapForm,
 };
 
 use crate::policy::PolicyKind;

@@ -178,19 +178,19 @@ impl<M: Machine> Mm<M> {
             Some(space) => {
                 let _scope = mmu.scope(Scope::SwitchMm);
                 mmu.charge(Work::Switch, 1);
-                self.core.tlb.switch(mmu, space, self.core.tables.root(space));
+                self.core.tlb.switch(mmu.host(), space, self.core.tables.root(space));
                 if self.core.lru.may_have_generations() {
                     self.note_run(space);
                 }
             }
-            None => self.core.tlb.enter_lazy(mmu),
+            None => self.core.tlb.enter_lazy(mmu.host()),
         }
     }
 
     /// Clock tick of this CPU. CPUs that run programs must tick often enough for `tlb.age_limit_ms`, some hundred
     /// times a second; others need no tick.
     pub fn tick(&self) {
-        self.core.tlb.tick(self.mmu());
+        self.core.tlb.tick(self.mmu().host());
     }
 
     /// Work that a task does for its space when it returns to its program after a tick. The task holds no locks and is
@@ -203,7 +203,7 @@ impl<M: Machine> Mm<M> {
 
     /// Whether ticks do anything at present; a machine may omit them while they do not.
     pub fn wants_ticks(&self) -> bool {
-        self.core.tlb.wants_ticks(self.mmu()) || self.balances_nodes()
+        self.core.tlb.wants_ticks(self.mmu().host()) || self.balances_nodes()
     }
 
     fn balances_nodes(&self) -> bool {

@@ -25,6 +25,8 @@ impl<M: Machine> Mmu<M> {
     /// An empty state: nothing is mapped or owed.
     pub fn new(machine: M, knobs: Knobs) -> Mmu<M> {
         let platform = Platform::new(machine, knobs);
-        Mmu { tlb: Tlb::new(&platform), platform }
+        let machine = &platform.machine;
+        let tlb = Tlb::new(machine.cpus(), machine.asids(), machine.memory().len());
+        Mmu { platform, tlb }
     }
 }

@@ -41,6 +41,12 @@ impl<M: Machine> Platform<M> {
         }
     }
 
+    /// This state, from any that contains it: what the ledger of flushes runs on.
+    #[inline(always)]
+    pub fn host(&self) -> &Platform<M> {
+        self
+    }
+
     /// Add to a counter of this CPU.
     #[inline]
     pub fn count(&self, stat: Stat, by: i64) {

@@ -9,7 +9,7 @@
 //! its own name ([`Work`](crate::work::Work)). A scope belongs to the task that opened it: the task may sleep inside
 //! and continue on another CPU. On a machine that keeps no profile both calls are empty and compile to nothing.
 
-use crate::table_macro::named_table;
+use base::named_table;
 
 named_table! {
     /// A function of the memory manager, named after its counterpart in Linux if there is one.

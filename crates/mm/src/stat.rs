@@ -5,8 +5,8 @@
 //! Every CPU counts in cells of its own; a read sums them.
 
 use crate::primitive::{AtomicI64, Ordering::Relaxed};
-use crate::table_macro::named_table;
 use crate::units::CpuId;
+use base::named_table;
 use std_alloc::boxed::Box;
 
 /// What more of a counter means.

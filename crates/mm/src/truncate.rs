@@ -40,7 +40,7 @@ fn cut<M: Machine>(core: &MmCore<M>, file: FileId, pfn: Pfn, start: PageIndex, f
         return;
     }
     let (behind, pages) = (pfn.add(before), core.frames[pfn].pages() - before);
-    let settled = core.tlb.settle_file(memory, file);
+    let settled = core.tlb.settle_file(memory.host(), file);
     let concern = Concern::File { file: settled.file(), first, count: pages as u64 };
     core.event(Event::TlbHazard, concern.args());
     core.zero_in_file(behind, pages, &settled);

@@ -3,7 +3,7 @@
 //! One unit of each is said in its help text. A simulated machine has a cost, with its source, for each name.
 
 use crate::knobs::Compressor;
-use crate::table_macro::named_table;
+use base::named_table;
 
 named_table! {
     /// A kind of work.

@@ -15,13 +15,13 @@ use super::watermark::{Watermark, above};
 use super::zone::Zone;
 use super::{Allocator, pcp};
 use crate::frame::{FrameFlags, FrameTable, FreeBlock, List, Mobility, Owner};
-use crate::linear::linear;
 use crate::machine::{Machine, Work};
 use crate::mmu::Mmu;
 use crate::primitive::Ordering::Relaxed;
 use crate::stat::Stat;
 use crate::tlb::Generation;
 use crate::units::*;
+use base::linear;
 
 /// Frames to scan before other users get a chance at the zone's lock.
 pub(crate) const CLUSTER: u32 = 32;

@@ -7,12 +7,12 @@
 use super::zone::Zone;
 use crate::event::{Concern, Event};
 use crate::frame::{FrameTable, List};
-use crate::linear::linear;
 use crate::machine::Machine;
 use crate::mmu::Mmu;
 use crate::stat::Stat;
 use crate::tlb::Generation;
 use crate::units::*;
+use base::linear;
 
 /// A block just taken from the buddy lists.
 #[derive(Debug)]
@@ -168,6 +168,6 @@ pub(super) fn settle<M: Machine>(mmu: &Mmu<M>, zone: &Zone, generation: Generati
     }
     mmu.count(Stat::TlbPendingTaken, 1);
     if generation > mmu.tlb.paid_up_to(zone.id()) {
-        mmu.tlb.settle_zone(mmu, zone.id(), generation, pfn, order);
+        mmu.tlb.settle_zone(mmu.host(), zone.id(), generation, pfn, order);
     }
 }

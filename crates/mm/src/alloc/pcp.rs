@@ -387,7 +387,7 @@ impl Pcp {
 
 /// Which blocks may be fetched beside the one that is wanted: none that needs a round which that block does not need.
 fn beside<M: Machine>(mmu: &Mmu<M>, zone: &Zone, generation: Generation) -> Debts {
-    let free = mmu.tlb.free_up_to(mmu, zone.id());
+    let free = mmu.tlb.free_up_to(mmu.host(), zone.id());
     if generation > free { Debts::Allowed } else { Debts::UpTo(free) }
 }
 

@@ -244,16 +244,16 @@ fn memory_that_cannot_be_managed_is_refused() {
 /// CPU 1 runs a space and holds translations of pages that reclaim has unmapped. Returns a tag for a frame.
 fn owe(mmu: &TestBase, space: SpaceId) -> u32 {
     mmu.machine.run_on(1);
-    mmu.tlb.switch(mmu, space, Pfn(1));
+    mmu.tlb.switch(mmu.host(), space, Pfn(1));
     mmu.machine.run_on(0);
     mmu.knobs.set(Knob::TlbUnmap, FlushPolicy::Lazy.value()).unwrap();
-    let mut batch = UnmapBatch::new(mmu);
+    let mut batch = UnmapBatch::new(mmu.host());
     let cleared = Cleared::page(space, Vpn(9), Pfn(0));
     let before = mmu.frames[Pfn(0)].debt();
-    let _ = batch.note_cleared(mmu, &mmu.tlb, &cleared);
+    let _ = batch.note_cleared(mmu.host(), &mmu.tlb, &cleared);
     let tag = mmu.frames[Pfn(0)].debt();
     mmu.frames[Pfn(0)].set_debt(before);
-    batch.settle(mmu, &mmu.tlb);
+    batch.settle(mmu.host(), &mmu.tlb);
     assert_ne!(tag, 0);
     tag
 }
@@ -308,7 +308,7 @@ fn the_newer_of_two_debts_wins() {
     assert_eq!(pages[0].buddy(Order(4)), pages[1]);
     base.frames[pages[0]].set_debt(owe(&base, space));
     free(&base, &allocator, pages[0]);
-    base.tlb.settle_zone(&base, ZoneId(0), Generation(u64::MAX), pages[0], Order(4));
+    base.tlb.settle_zone(base.host(), ZoneId(0), Generation(u64::MAX), pages[0], Order(4));
     base.frames[pages[1]].set_debt(owe(&base, space));
     free(&base, &allocator, pages[1]);
     assert_eq!(shootdowns(&base), 1);
@@ -382,7 +382,7 @@ fn a_page_that_owes_waits_on_the_cpus_list() {
     assert_eq!(take(&base, &allocator, &AllocRequest { atomic: true, ..all }), None);
     assert_eq!((take(&base, &allocator, &all), shootdowns(&base)), (Some(pages[7]), 1));
     free_owing(pages[7]);
-    base.tlb.settle_zone(&base, ZoneId(0), Generation(u64::MAX), pages[7], Order::ZERO);
+    base.tlb.settle_zone(base.host(), ZoneId(0), Generation(u64::MAX), pages[7], Order::ZERO);
     assert_eq!(shootdowns(&base), 1);
     assert_eq!(take(&base, &allocator, &AllocRequest { atomic: true, ..all }), Some(pages[7]));
     assert_eq!(shootdowns(&base), 0);

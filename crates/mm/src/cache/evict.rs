@@ -41,7 +41,7 @@ impl Cache {
             }
         }
         // The proof is for the change that was just made: pages that left the cache may still be in a TLB.
-        let _used: FileSettled = memory.tlb.settle_file(memory, file);
+        let _used: FileSettled = memory.tlb.settle_file(memory.host(), file);
     }
 
     /// The folio that holds page `first` and pages before it, with a reference.

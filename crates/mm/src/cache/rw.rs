@@ -142,7 +142,7 @@ impl Cache {
                 Err(_) => break,
             };
             let until = end.min(part.end());
-            let settled = memory.tlb.settle_file(memory, id);
+            let settled = memory.tlb.settle_file(memory.host(), id);
             change_content(memory, settled, part, (pos, until), source);
             memory.frames[part.folio].set(FrameFlags::UPTODATE);
             pos = until;

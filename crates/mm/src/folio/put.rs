@@ -78,7 +78,7 @@ impl<M: Machine> Memory<M> {
     ///
     /// `change` must not hold the lock of the space's tables when it returns.
     pub fn gather<R>(&self, space: SpaceId, change: impl FnOnce(&mut Gather) -> R) -> R {
-        self.tlb.gather(self, space, change, |Finished { folios, tables }| {
+        self.tlb.gather(self.host(), space, change, |Finished { folios, tables }| {
             self.put_folios(folios.iter().copied());
             self.tables.free_tables(self, &self.alloc, tables);
         })

@@ -25,7 +25,7 @@ impl<M: Machine> MmCore<M> {
     /// as [`Cache::split`](crate::cache::Cache::split) does. Later accesses fault its pages in again.
     pub(crate) fn split_file_folio(&self, head: Pfn, to: Order, isolated: Option<&mut List>) -> bool {
         let memory = self;
-        let mut batch = UnmapBatch::new(memory);
+        let mut batch = UnmapBatch::new(memory.host());
         let dirty = self.rmap.try_to_unmap(
             memory,
             FolioRun::one(&head),
@@ -33,7 +33,7 @@ impl<M: Machine> MmCore<M> {
             &mut batch,
         );
         dirty.iter().for_each(|(_, folio)| self.cache.mark_dirty(memory, folio));
-        batch.settle(memory, &self.tlb);
+        batch.settle(memory.host(), &self.tlb);
         self.cache.split(memory, head, to, isolated)
     }
 }

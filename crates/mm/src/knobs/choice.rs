@@ -144,45 +144,7 @@ choices! {
     }
 }
 
-/// The shape of a flush policy: all that the memory manager needs to know of it.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum FlushShape {
-    /// Flush each page when it is unmapped.
-    Now {
-        /// Skip entries that no CPU has used.
-        spares_unused: bool,
-    },
-    /// Collect pages and flush them together.
-    Collect {
-        /// One by one, once there are enough; otherwise everything at the end.
-        listed: bool,
-    },
-    /// Free frames with their debts, which are paid later.
-    Defer {
-        /// By each CPU at its next tick; otherwise before the frame is reused, or the address or the file changes.
-        at_ticks: bool,
-    },
-}
-
 impl FlushPolicy {
-    /// Its shape. A new policy is declared here.
-    #[inline]
-    pub const fn shape(self) -> FlushShape {
-        match self {
-            FlushPolicy::Eager => FlushShape::Now { spares_unused: false },
-            FlushPolicy::Abis => FlushShape::Now { spares_unused: true },
-            FlushPolicy::Batch => FlushShape::Collect { listed: false },
-            FlushPolicy::List => FlushShape::Collect { listed: true },
-            FlushPolicy::Lazy => FlushShape::Defer { at_ticks: false },
-            FlushPolicy::Latr => FlushShape::Defer { at_ticks: true },
-        }
-    }
-
-    /// Whether it defers flushes as long as possible.
-    pub(crate) const fn defers(self) -> bool {
-        matches!(self.shape(), FlushShape::Defer { .. })
-    }
-
     /// Number of policies.
     pub const COUNT: u64 = Self::ALL.len() as u64;
 }

@@ -161,7 +161,7 @@ impl<M: Machine> Mover<'_, '_, M> {
     /// list.
     fn pass(&mut self, folios: &mut List, failed: &mut List, mode: Mode) {
         let (core, frames) = (self.core, &self.core.frames);
-        let mut batch = UnmapBatch::new(core);
+        let mut batch = UnmapBatch::new(core.host());
         let mut moves: SmallVec<[PendingMove; 32]> = SmallVec::new();
         let mut retry = List::new();
         while let Some(head) = folios.pop_tail(frames) {
@@ -177,7 +177,7 @@ impl<M: Machine> Mover<'_, '_, M> {
                 }
             }
         }
-        batch.settle(core, &core.tlb);
+        batch.settle(core.host(), &core.tlb);
         let mut to_free: SmallVec<[Pfn; 32]> = SmallVec::new();
         for pending in moves {
             let from = pending.from;

@@ -52,7 +52,7 @@ impl<M: Machine> Reclaim<'_, M> {
             frame.has(FrameFlags::LOCKED) && frame.mapcount() == 0,
             "folio {pfn} must be locked and not mapped to be written"
         );
-        pass.batch.settle_dirty(core, &core.tlb);
+        pass.batch.settle_dirty(core.host(), &core.tlb);
         let cached = frame.has(FrameFlags::SWAPCACHE) || matches!(frame.owner(), Owner::File(_));
         // More references may come, but their holder must lock the folio to map it, and checks the owner then.
         if frame.refs() != CACHE_AND_ISOLATION || !cached {

@@ -59,7 +59,7 @@ impl<M: Machine> Reclaim<'_, M> {
             // A program does not want the pages that it gives up in any tier.
             demotes: rule != ReferenceRule::Nothing && self.demotes(node),
             rule,
-            batch: UnmapBatch::new(self.core),
+            batch: UnmapBatch::new(self.core.host()),
             look: None,
             out: Shrunk::default(),
             parts: List::new(),
@@ -79,7 +79,7 @@ impl<M: Machine> Reclaim<'_, M> {
         if !stay.is_empty() {
             pass.demotes = false;
             // The knob of the flush policy may have been set since.
-            pass.batch = UnmapBatch::new(self.core);
+            pass.batch = UnmapBatch::new(self.core.host());
             self.shrink_once(&mut stay, pass);
         }
         folios.splice_head(&self.core.frames, &mut stay);
@@ -196,7 +196,7 @@ impl<M: Machine> Reclaim<'_, M> {
     #[inline(never)]
     fn free_batch(self, free: &mut SmallVec<[Pfn; FREE_BATCH]>, batch: &mut UnmapBatch) {
         let core = self.core;
-        batch.settle(core, &core.tlb);
+        batch.settle(core.host(), &core.tlb);
         let _scope = core.scope(Scope::FreeUnrefFolios);
         if core.machine.listens() {
             for &pfn in free.iter() {

@@ -4,7 +4,7 @@ use super::{Rmap, shown, walk_folio};
 use crate::frame::{FrameFlags, Owner};
 use crate::machine::{Machine, Scope, Work};
 use crate::memory::Memory;
-use crate::table::Bits;
+use crate::table::{Bits, TakenRun};
 use crate::tlb::Range;
 use crate::units::*;
 
@@ -39,7 +39,7 @@ impl Rmap {
         for span in spans.holding(frame.page_index(), frame.pages() as u64) {
             if memory.tlb.is_tightening(span.space) {
                 let (first, end) = shown(frame, span);
-                memory.tlb.flush(memory, span.space, Range::pages(first, end.0 - first.0));
+                memory.tlb.flush(memory.host(), span.space, Range::pages(first, end.0 - first.0));
             }
         }
         dirty

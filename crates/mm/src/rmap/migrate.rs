@@ -10,8 +10,8 @@ use super::{Rmap, SpanFlags, shown};
 use crate::frame::{FolioPages, Frame, FrameFlags, Owner};
 use crate::machine::{Machine, Scope, Work};
 use crate::memory::Memory;
-use crate::table::{Bits, EntryRun, Landing, LockedTables, Migrating, Writes};
-use crate::tlb::UnmapBatch;
+use crate::table::{Bits, EntryRun, Landing, LockedTables, Migrating, TakenRun, Writes};
+use crate::tlb::{HeldRefs, UnmapBatch};
 use crate::units::*;
 
 impl Rmap {
@@ -33,7 +33,7 @@ impl Rmap {
                 let emptied = tables.begin_move(run);
                 memory.charge(Work::EntryClear, run.count as u64);
                 dirty |= emptied.entry().has(Bits::DIRTY);
-                let refs = batch.take(memory, &memory.tlb, emptied);
+                let refs = batch.take(memory.host(), &memory.tlb, emptied);
                 if run.is_large() {
                     self.remove_large(memory, head);
                 } else {
@@ -73,7 +73,7 @@ impl Rmap {
                     continue;
                 }
                 let writes = match frame.owner() {
-                    Owner::File(file) => Writes::Shared(memory.tlb.settle_file(memory, file)),
+                    Owner::File(file) => Writes::Shared(memory.tlb.settle_file(memory.host(), file)),
                     _ => Writes::Private,
                 };
                 tables.settle_at(run.slot, run.page).land_writable(&run, landing, writes);

@@ -14,6 +14,7 @@ use crate::swap::Swap;
 use crate::table::{Bits, Entry, Resident};
 use crate::testing::TestMachine;
 use crate::tlb::UnmapBatch;
+use pagefold_flush::inside::Inside;
 use proptest::prelude::*;
 use std_alloc::vec::Vec;
 
@@ -114,9 +115,9 @@ impl Bench {
 
     /// Unmap a folio; returns whether it is not mapped any more.
     fn unmap(&self, pfn: Pfn) -> bool {
-        let mut batch = UnmapBatch::new(&self.memory);
+        let mut batch = UnmapBatch::new(self.memory.host());
         self.rmap.try_to_unmap(&self.memory, FolioRun::one(&pfn), UnmapMode::default(), &mut batch);
-        batch.settle(&self.memory, &self.memory.tlb);
+        batch.settle(self.memory.host(), &self.memory.tlb);
         self.memory.frames[pfn].mapcount() == 0
     }
 }
@@ -209,7 +210,7 @@ fn mkclean_write_protects_and_flushes() {
     bench.map(0, 105, pfn, Bits::WRITE | Bits::DIRTY);
     bench.map(1, 205, pfn, Bits::empty());
     bench.memory.machine.run_on(1);
-    bench.memory.tlb.switch(&bench.memory, bench.spaces[0], Pfn(1));
+    bench.memory.tlb.switch(bench.memory.host(), bench.spaces[0], Pfn(1));
     bench.memory.machine.run_on(0);
     assert!(bench.rmap.mkclean(&bench.memory, pfn));
     assert!(!bench.entry(0, 105).bits().intersects(Bits::WRITE | Bits::DIRTY));
@@ -332,7 +333,7 @@ impl FileBench {
             drop(tables);
             file_bench.bench.memory.machine.run_on(i as u16);
             let root = file_bench.bench.memory.tables.root(space);
-            file_bench.bench.memory.tlb.switch(&file_bench.bench.memory, space, root);
+            file_bench.bench.memory.tlb.switch(file_bench.bench.memory.host(), space, root);
         }
         file_bench
     }
@@ -410,9 +411,9 @@ proptest! {
         }
         prop_assert_eq!(together.entries(), apart.entries());
         let (mode, wanted) = (UnmapMode::default(), together.run().with(u32::from(wanted)));
-        let mut batch = UnmapBatch::new(memory);
+        let mut batch = UnmapBatch::new(memory.host());
         let dirty = together.bench.rmap.try_to_unmap(memory, wanted, mode, &mut batch);
-        let mut other = UnmapBatch::new(&apart.bench.memory);
+        let mut other = UnmapBatch::new(apart.bench.memory.host());
         for (at, _) in wanted.iter() {
             let one = FolioRun::one(&apart.pfns[at]);
             let is_dirty = apart.bench.rmap.try_to_unmap(&apart.bench.memory, one, mode, &mut other);
@@ -423,7 +424,7 @@ proptest! {
         prop_assert_eq!(together.state(), apart.state());
         prop_assert_eq!(together.books(), apart.books());
         for (batch, of) in [(&mut batch, &together), (&mut other, &apart)] {
-            batch.settle(&of.bench.memory, &of.bench.memory.tlb);
+            batch.settle(of.bench.memory.host(), &of.bench.memory.tlb);
         }
         prop_assert_eq!(together.books(), apart.books());
         for &pfn in &together.pfns {

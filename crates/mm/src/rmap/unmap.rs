@@ -5,8 +5,8 @@ use super::{Rmap, Span, SpanFlags, Tally};
 use crate::frame::{FolioPages, FolioRun, Frame, FrameFlags, Owner};
 use crate::machine::{Machine, Scope, Work};
 use crate::memory::Memory;
-use crate::table::{Absent, Bits, Entry, EntryRun, LockedTables, Resident, TableWindow};
-use crate::tlb::{EmptiedPages, UnmapBatch};
+use crate::table::{Absent, Bits, Entry, EntryRun, LockedTables, Resident, TableWindow, TakenRun};
+use crate::tlb::{EmptiedPages, HeldRefs, UnmapBatch, put_held_pages};
 use crate::units::*;
 
 /// What may be unmapped.
@@ -156,11 +156,11 @@ impl<M: Machine> Unmapping<'_, M> {
     fn note(&mut self, window: &mut TableWindow<'_, '_, M>) {
         let (memory, rmap) = (self.memory, self.rmap);
         let Some(taken) = &mut self.together else { return };
-        self.batch.take_pages(memory, &memory.tlb, taken);
+        self.batch.take_pages(memory.host(), &memory.tlb, taken);
         window.tables().counts().add(self.kind, -(taken.len() as i64));
         let mut tally = Tally::new(memory);
         // The caller's references keep the folios.
-        taken.put_held(&memory.frames, |page, frame| {
+        put_held_pages(taken, &memory.frames, |page, frame| {
             let pages = FolioPages { head: page, first: page, count: 1 };
             rmap.remove_tallied(memory, (frame, false), pages, &mut tally);
         });
@@ -218,7 +218,7 @@ impl<M: Machine> Unmapping<'_, M> {
         if to == UnmappedTo::Dropped {
             emptied = emptied.dropping_content();
         }
-        let refs = self.batch.take(memory, &memory.tlb, emptied);
+        let refs = self.batch.take(memory.host(), &memory.tlb, emptied);
         let partly = if entries.is_large() {
             self.rmap.remove_large(memory, pages.head)
         } else {

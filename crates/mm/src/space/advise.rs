@@ -70,7 +70,7 @@ impl Spaces {
             }
             _ => {
                 let page_out = (advice == Advice::PageOut).then_some(&mut advised.page_out);
-                core.tlb.tighten(core, id, |tightening| {
+                core.tlb.tighten(core.host(), id, |tightening| {
                     let mut aged = Aged { tightening, page_out };
                     parts.try_for_each(|(view, range)| age_range(core, space, view, range, &mut aged))
                 })
@@ -265,7 +265,7 @@ fn lazyfree_folio<M: Machine>(
         for_runs(tables, pages, end, |tables, run| {
             let tightened = tables.clear_young_and_dirty(run);
             core.charge(Work::EntryClear, run.count as u64);
-            gather.tightened(core, tightened);
+            gather.tightened(core.host(), tightened);
         });
         if frame.has(FrameFlags::SWAPBACKED) {
             core.lru.lazyfree(core, pfn);

@@ -151,7 +151,7 @@ fn change_entries<M: Machine>(
         if old.intersects(forbidden) || !old.contains(rights.bits_of_entry()) {
             let tightened = tables.change_rights(&run, rights, read_only);
             core.charge(Work::EntrySet, run.count as u64);
-            gather.tightened(core, tightened);
+            gather.tightened(core.host(), tightened);
         }
     });
     without

@@ -22,7 +22,7 @@ impl Spaces {
         }
         // khugepaged may still be at work in the space, but no longer finds it.
         drop(space.mapping.write(&core.machine, WaitKey::Space(id)));
-        core.tlb.destroy(core, id);
+        core.tlb.destroy(core.host(), id);
         let vmas: Vec<_> = space.vmas.lock().iter().cloned().collect();
         core.gather(id, |gather| {
             for vma in &vmas {

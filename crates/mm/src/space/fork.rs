@@ -21,7 +21,7 @@ impl Spaces {
         let held = self.at(parent).mapping.write(&core.machine, WaitKey::Space(parent));
         let ranges: Vec<Vma> = self.at(parent).vmas.lock().iter().cloned().collect();
         // The parent loses the right to write to its private pages. No CPU may still have it when the parent goes on.
-        let outcome = core.tlb.tighten(core, parent, |tightening| {
+        let outcome = core.tlb.tighten(core.host(), parent, |tightening| {
             tightening.everything();
             ranges.iter().try_for_each(|range| self.copy_range(core, child, range, gfp, tightening))
         });
@@ -129,7 +129,7 @@ impl<M: Machine> EntryCopy<'_, M> {
         core.charge(Work::EntrySet, 1);
         let pages = run.mapped(&core.frames);
         if run.entry.has(Bits::WRITE) {
-            self.tightening.tightened(core, from.forbid_writes(run));
+            self.tightening.tightened(core.host(), from.forbid_writes(run));
         }
         for page in pages.iter() {
             core.frames[page].clear(FrameFlags::EXCLUSIVE);
@@ -195,7 +195,7 @@ impl<M: Machine> EntryCopy<'_, M> {
         }
         let pages = run.mapped(&core.frames);
         if !self.shared && run.entry.has(Bits::WRITE) {
-            self.tightening.tightened(core, from.forbid_writes(run));
+            self.tightening.tightened(core.host(), from.forbid_writes(run));
         }
         if pages.head != core.zero {
             let frame = &core.frames[pages.head];

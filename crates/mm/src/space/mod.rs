@@ -184,7 +184,7 @@ impl Spaces {
     pub fn create<M: Machine>(&self, core: &MmCore<M>, gfp: Gfp) -> Result<SpaceId, Shortage> {
         let id = core.tlb.create();
         if let Err(needs) = core.tables.create(core, &core.alloc, id, gfp.means()) {
-            core.tlb.destroy(core, id);
+            core.tlb.destroy(core.host(), id);
             core.tlb.release(id);
             return Err(needs.into());
         }

@@ -353,7 +353,7 @@ fn mark<M: Machine>(
         let rights = Rights::from_bits_truncate(run.entry.bits().bits()) & Rights::NO_EXEC;
         let tightened = tables.change_rights(&run, rights, false);
         core.charge(Work::EntrySet, u64::from(run.count));
-        gather.tightened(core, tightened);
+        gather.tightened(core.host(), tightened);
         marked += u64::from(run.count) * u64::from(run.order.frames());
     });
     marked

@@ -7,7 +7,7 @@ use crate::machine::{Machine, Scope, Work};
 use crate::mm_core::MmCore;
 use crate::rmap::Tally;
 use crate::stat::Stat;
-use crate::table::{Absent, Bits, Entry, EntryRun, LockedTables, Migrating, Resident};
+use crate::table::{Absent, Bits, Entry, EntryRun, LockedTables, Migrating, Resident, TakenRun};
 use crate::tlb::{Ascending, Emptied, Gather};
 use crate::units::*;
 use core::cell::Cell;
@@ -111,7 +111,7 @@ fn zap_locked_if<M: Machine>(
                 let partly = what.is_exceeded_by(emptied.range());
                 let large = EmptiedLarge { head: emptied.mapped().head, entry: emptied.entry(), partly };
                 account_large(core, tables, large, recency, gather.gather());
-                return gather.gather().emptied(core, emptied);
+                return gather.gather().emptied(core.host(), emptied);
             }
             account_run(core, tables, emptied, recency, &mut gather, &mut tally);
         });
@@ -178,7 +178,7 @@ fn account_run<M: Machine>(
     let pages = emptied.mapped();
     core.charge(Work::EntryClear, pages.count as u64);
     if pages.head == core.zero {
-        return gather.emptied(core, emptied.of_zeroes(core.zero));
+        return gather.emptied(core.host(), emptied.of_zeroes(core.zero));
     }
     let frame = &core.frames[pages.head];
     let kind = Resident::of(frame);
@@ -193,7 +193,7 @@ fn account_run<M: Machine>(
     if anon {
         drop_unmapped(core, frame, pages.head);
     }
-    gather.emptied(core, emptied);
+    gather.emptied(core.host(), emptied);
 }
 
 /// Pass what hardware set in an entry on to its file's folio.

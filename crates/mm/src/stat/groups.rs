@@ -3,7 +3,7 @@
 //! A group counts what happens to it and to the groups below it. The root counts nothing: what happens there is in the
 //! machine's own counters. They count what is rare beside an access, so all CPUs share the cells.
 
-use crate::table_macro::named_table;
+use base::named_table;
 
 named_table! {
     /// A counter that each control group has.

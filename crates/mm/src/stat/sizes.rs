@@ -4,8 +4,8 @@
 //! They count what happens once for many pages, so all CPUs share the cells.
 
 use crate::primitive::{AtomicU64, Ordering::Relaxed};
-use crate::table_macro::named_table;
 use crate::units::{Order, PAGE_SIZE, PAGEBLOCK_ORDER};
+use base::named_table;
 use std_alloc::format;
 use std_alloc::string::String;
 

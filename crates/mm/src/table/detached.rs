@@ -15,11 +15,11 @@
 use super::walk::index;
 use super::{Bits, Entry, LEVELS, LockedTables, Rights, Settled, Slot, Writes};
 use crate::event::{Concern, Event};
-use crate::linear::linear;
 use crate::machine::{Machine, Work};
 use crate::primitive::Ordering::*;
 use crate::tlb::{Range, stale};
 use crate::units::*;
+use base::linear;
 
 /// A table of the lowest level that was removed from its tree, with its entries. No CPU reaches it or caches any of
 /// its entries. The holder updates the counts for these entries.
@@ -71,7 +71,7 @@ impl<M: Machine> LockedTables<'_, M> {
         self.tree.counts.tables.fetch_sub(1, Relaxed);
         self.tree.recent.forget();
         self.end_table(entry.pfn());
-        mmu.tlb.flush(mmu, space, Range { freed_tables: true, ..Range::ALL });
+        mmu.tlb.flush(mmu.host(), space, Range { freed_tables: true, ..Range::ALL });
         let concern = Concern::FlushedAtOnce { space, first: page, count: pages };
         mmu.event(Event::TlbHazard, concern.args());
         Some(Detached { space, page, table: entry.pfn() })

@@ -110,10 +110,10 @@ impl<M: Machine> LockedTables<'_, M> {
         let old = self.replace(run.slot, Entry::NONE);
         if old.is_present() {
             // The new entries inherit the reference of the old one. The caller takes the missing ones.
-            let _ = mmu.tlb.flush_emptied(mmu, self.emptied(run, old)).into_parts();
+            let _ = mmu.tlb.flush_emptied(mmu.host(), self.emptied(run, old)).into_parts();
         } else {
             // The task that moves the folio may not have flushed yet.
-            mmu.tlb.flush(mmu, self.space, Range::entries(run.page, run.pages(), run.order));
+            mmu.tlb.flush(mmu.host(), self.space, Range::entries(run.page, run.pages(), run.order));
         }
         let concern = Concern::Emptied { space: self.space, first: run.page, count: run.pages() };
         mmu.event(Event::TlbHazard, concern.args());

@@ -35,7 +35,7 @@ pub use counts::{Counts, Resident};
 pub use detached::Detached;
 pub use entry::{Absent, Bits, Entry, Migrating, Rights};
 pub use migrating::Landing;
-pub use run::EntryRun;
+pub use run::{EntryRun, TakenRun};
 pub use settled::{Moving, Settled, Writes};
 pub use window::TableWindow;
 
@@ -488,7 +488,7 @@ impl<'a, M: Machine> LockedTables<'a, M> {
     #[inline]
     pub fn settle(self) -> Settled<'a, M> {
         self.assert_alone("settling all");
-        self.mmu.tlb.settle_space(self.mmu, self.space);
+        self.mmu.tlb.settle_space(self.mmu.host(), self.space);
         Settled::new(self, Paid::All)
     }
 
@@ -500,7 +500,7 @@ impl<'a, M: Machine> LockedTables<'a, M> {
         let frame = &self.mmu.frames[slot.table];
         if frame.debt() != 0 {
             let first = Vpn(page.0 & !(TABLE_ENTRIES as u64 - 1));
-            self.mmu.tlb.settle_table(self.mmu, self.space, first, frame.debt());
+            self.mmu.tlb.settle_table(self.mmu.host(), self.space, first, frame.debt());
             frame.set_debt(0);
         }
         Settled::new(self, Paid::Table(slot.table))

@@ -105,21 +105,32 @@ impl EntryRun {
     }
 }
 
-impl Emptied {
+/// Entries that were emptied or have lost rights, as they were.
+pub trait TakenRun {
     /// The first entry, with all marks that hardware had set in any of them.
-    #[inline(always)]
-    pub fn entry(&self) -> Entry {
-        Entry::from_raw(self.raw())
-    }
+    fn entry(&self) -> Entry;
+    /// The pages that they mapped.
+    fn mapped(&self) -> FolioPages;
 }
 
-impl Tightened {
-    /// The first entry as it was, with the marks of all.
-    #[inline(always)]
-    pub fn entry(&self) -> Entry {
-        Entry::from_raw(self.raw())
-    }
+macro_rules! taken_run {
+    ($($type:ty)*) => {$(
+        impl TakenRun for $type {
+            #[inline(always)]
+            fn entry(&self) -> Entry {
+                Entry::from_raw(self.raw())
+            }
+
+            #[inline(always)]
+            fn mapped(&self) -> FolioPages {
+                let what = self.what();
+                FolioPages { head: what.head, first: what.pfn, count: what.pages }
+            }
+        }
+    )*};
 }
+
+taken_run!(Emptied Tightened);
 
 /// Replace the entries of a run; returns the first as it was, with the marks of all.
 #[inline]
@@ -219,14 +230,14 @@ impl<'a, M: Machine> LockedTables<'a, M> {
     /// Flush emptied entries. On return no CPU caches them, and their places may be reused.
     pub fn flush(&mut self, emptied: Emptied) -> Refs {
         let (start, end) = emptied.range();
-        let refs = self.mmu.tlb.flush_emptied(self.mmu, emptied);
+        let refs = self.mmu.tlb.flush_emptied(self.mmu.host(), emptied);
         self.vacated.flushed(start, end);
         refs
     }
 
     /// Flush entries that lost rights. On return no CPU has more rights than they grant now.
     pub(crate) fn flush_tightened(&mut self, tightened: Tightened) {
-        self.mmu.tlb.flush_tightened(self.mmu, tightened);
+        self.mmu.tlb.flush_tightened(self.mmu.host(), tightened);
     }
 
     /// Write `entry` and its continuation to `count` places. Returns whether a present entry was overwritten.

@@ -4,11 +4,11 @@ use super::run::MARKS;
 use super::{Bits, Entry, EntryRun, LockedTables, Paid, Rights, Slot};
 use crate::event::{Concern, Event};
 use crate::frame::{FolioPages, FrameFlags, Owner};
-use crate::linear::linear;
 use crate::machine::Machine;
 use crate::primitive::Ordering::*;
 use crate::tlb::{FileSettled, Range, stale};
 use crate::units::*;
+use base::linear;
 use core::ops::{Deref, DerefMut};
 
 /// Whether an entry may be writable, and why that is safe.
@@ -180,7 +180,7 @@ impl<'a, M: Machine> Settled<'a, M> {
     /// it.
     pub fn moved(&mut self, moving: Moving) {
         let (start, count) = (moving.start, moving.pages);
-        self.mmu.tlb.flush(self.mmu, self.space, Range::pages(start, count));
+        self.mmu.tlb.flush(self.mmu.host(), self.space, Range::pages(start, count));
         let concern = Concern::Emptied { space: self.space, first: start, count };
         self.mmu.event(Event::TlbHazard, concern.args());
         moving.spend();

@@ -50,7 +50,7 @@ impl Bench {
 
     fn gather(&self, change: impl FnOnce(&mut Gather)) {
         let free = |finished: Finished<'_>| self.tables.free_tables(&self.mmu, &self.alloc, finished.tables);
-        self.mmu.tlb.gather(&self.mmu, SPACE, change, free);
+        self.mmu.tlb.gather(self.mmu.host(), SPACE, change, free);
     }
 }
 
@@ -94,7 +94,7 @@ fn a_large_entry_becomes_a_table_that_says_the_same() {
     // A page whose flush is deferred owes for the whole table. A table that replaces its entry takes over the debt.
     bench.mmu.frames[leaf.slot.table].set_debt(5);
     // No CPU uses the large translation alongside the new ones.
-    bench.mmu.tlb.switch(&bench.mmu, SPACE, bench.tables.root(SPACE));
+    bench.mmu.tlb.switch(bench.mmu.host(), SPACE, bench.tables.root(SPACE));
     bench.mmu.machine.hold(Vpn(page.0 + 300), Pfn(512 + 300), false);
     tables.split_large(&leaf);
     assert_eq!(bench.mmu.machine.held(CpuId(0), Vpn(page.0 + 300)), None);

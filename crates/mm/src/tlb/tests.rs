@@ -3,14 +3,21 @@
 mod broadcast;
 mod told;
 
-use super::{debt::Debt, *};
+use super::*;
 use crate::event::Event;
 use crate::frame::Owner;
 use crate::knobs::FlushPolicy;
+use crate::knobs::Knob;
 use crate::knobs::Knobs;
 use crate::lock::Lock;
+use crate::machine::Machine;
 use crate::machine::{Asid, Broadcast, Flush};
+use crate::platform::Platform;
+use crate::primitive::Ordering::*;
+use crate::stat::Stat;
 use crate::testing::{BROADCAST, TestMachine};
+use crate::units::*;
+use pagefold_flush::inside::{Debt, Inside};
 use std_alloc::boxed::Box;
 use std_alloc::sync::Arc;
 use std_alloc::vec;
@@ -42,7 +49,11 @@ impl Bench {
     #[allow(clippy::arc_with_non_send_sync, reason = "the one-threaded form has a single thread")]
     fn of(machine: TestMachine) -> Bench {
         let platform = Platform::new(machine, Knobs::default());
-        let tlb = Arc::new(Tlb::new(&platform));
+        let tlb = Arc::new(Tlb::new(
+            platform.machine.cpus(),
+            platform.machine.asids(),
+            platform.machine.memory().len(),
+        ));
         Bench { platform, tlb }
     }
 
@@ -65,7 +76,7 @@ impl Bench {
 
     fn run(&self, cpu: u16, space: SpaceId) {
         self.platform.machine.run_on(cpu);
-        self.tlb.switch(&self.platform, space, ROOT);
+        self.tlb.switch(self.platform.host(), space, ROOT);
     }
 
     /// CPUs run these spaces, one after the other; CPU 0 is the one that goes on.
@@ -80,7 +91,7 @@ impl Bench {
     }
 
     fn flush(&self, space: SpaceId, page: u64) {
-        self.tlb.flush(&self.platform, space, Range::page(Vpn(page)));
+        self.tlb.flush(self.platform.host(), space, Range::page(Vpn(page)));
     }
 
     /// The flushes since the last call.
@@ -95,17 +106,17 @@ impl Bench {
     }
 
     fn note(&self, batch: &mut UnmapBatch, cleared: Cleared) {
-        let _ = batch.note_cleared(&self.platform, &self.tlb, &cleared);
+        let _ = batch.note_cleared(self.platform.host(), &self.tlb, &cleared);
     }
 
     fn settle(&self, batch: &mut UnmapBatch) {
-        batch.settle(&self.platform, &self.tlb);
+        batch.settle(self.platform.host(), &self.tlb);
     }
 
     /// Unmap a page that CPU 1 may hold; the flush is deferred. Returns the debt's generation.
     fn defer(&self, space: SpaceId) -> Generation {
         self.set(Knob::TlbUnmap, FlushPolicy::Lazy.value());
-        let mut batch = UnmapBatch::new(&self.platform);
+        let mut batch = UnmapBatch::new(self.platform.host());
         self.note(&mut batch, page(space, 9, false));
         self.settle(&mut batch);
         self.tlb.owed_by_tag(ZoneId(0), self.platform.frames[Pfn(7)].debt())
@@ -113,7 +124,7 @@ impl Bench {
 
     /// Pay for a frame that owes this.
     fn pay(&self, generation: Generation) {
-        self.tlb.settle_zone(&self.platform, ZoneId(0), generation, Pfn(7), Order::ZERO);
+        self.tlb.settle_zone(self.platform.host(), ZoneId(0), generation, Pfn(7), Order::ZERO);
     }
 }
 
@@ -136,7 +147,7 @@ fn only_cpus_that_run_the_space_are_asked() {
 fn a_lazy_cpu_is_not_asked_and_catches_up_on_return() {
     let (bench, [a]) = Bench::with_spaces(2);
     bench.run(1, a);
-    bench.tlb.enter_lazy(&bench.platform);
+    bench.tlb.enter_lazy(bench.platform.host());
     bench.run(0, a);
     bench.flush(a, 9);
     assert_eq!((bench.shootdowns().len(), bench.flushes()), (0, vec![(0, one(9))]));
@@ -151,9 +162,9 @@ fn a_lazy_cpu_is_not_asked_and_catches_up_on_return() {
 fn a_lazy_cpu_unloads_a_space_whose_tables_are_freed() {
     let (bench, [a]) = Bench::with_spaces(2);
     bench.run(1, a);
-    bench.tlb.enter_lazy(&bench.platform);
+    bench.tlb.enter_lazy(bench.platform.host());
     bench.run(0, a);
-    bench.tlb.flush(&bench.platform, a, Range { freed_tables: true, ..Range::ALL });
+    bench.tlb.flush(bench.platform.host(), a, Range { freed_tables: true, ..Range::ALL });
     assert_eq!(bench.shootdowns(), [[1]]);
     assert_eq!(bench.root(1).0, Pfn::NONE);
     assert!(!bench.tlb.cpus_of(a).contains(CpuId(1)));
@@ -176,7 +187,7 @@ fn a_cpu_that_missed_a_generation_flushes_everything() {
     let (bench, [a]) = Bench::with_spaces(2);
     bench.run(0, a);
     // A generation that CPU 0 was not told of, as when requests overtake each other.
-    bench.tlb.contexts[a.0].generation.fetch_add(1, SeqCst);
+    bench.tlb.contexts()[a.0].generation.fetch_add(1, SeqCst);
     bench.flush(a, 9);
     assert_eq!(bench.flushes(), [(0, Flush::Current)]);
 }
@@ -186,8 +197,8 @@ fn more_pages_than_the_ceiling_are_one_full_flush() {
     let (bench, [a]) = Bench::with_spaces(1);
     bench.run(0, a);
     let pages = |pages| Range::pages(Vpn(1), pages);
-    bench.tlb.flush(&bench.platform, a, pages(33));
-    bench.tlb.flush(&bench.platform, a, pages(34));
+    bench.tlb.flush(bench.platform.host(), a, pages(33));
+    bench.tlb.flush(bench.platform.host(), a, pages(34));
     let some = Flush::Pages { start: Vpn(1), count: 33, stride: Order::ZERO };
     assert_eq!(bench.flushes(), [(0, some), (0, Flush::Current)]);
     assert_eq!(bench.platform.stats.read(Stat::NrTlbLocalFlushOne), 33);
@@ -197,8 +208,8 @@ fn more_pages_than_the_ceiling_are_one_full_flush() {
 fn flushes_for_another_cpu_and_at_switches_are_not_local_ones() {
     let (bench, [a, b]) = Bench::with_spaces(2);
     bench.runs([(0, a), (1, a)]);
-    bench.tlb.flush(&bench.platform, a, Range::pages(Vpn(1), 3));
-    bench.tlb.flush(&bench.platform, a, Range::ALL);
+    bench.tlb.flush(bench.platform.host(), a, Range::pages(Vpn(1), 3));
+    bench.tlb.flush(bench.platform.host(), a, Range::ALL);
     assert_eq!(bench.flushes().len(), 4, "two on each CPU");
     bench.runs([(1, b)]);
     bench.flush(a, 9);
@@ -211,8 +222,8 @@ fn flushes_for_another_cpu_and_at_switches_are_not_local_ones() {
 fn a_reused_space_is_not_taken_for_its_predecessor() {
     let (bench, [a]) = Bench::with_spaces(1);
     bench.run(0, a);
-    bench.tlb.enter_lazy(&bench.platform);
-    bench.tlb.destroy(&bench.platform, a);
+    bench.tlb.enter_lazy(bench.platform.host());
+    bench.tlb.destroy(bench.platform.host(), a);
     bench.tlb.release(a);
     let again = bench.tlb.create();
     assert_eq!(again, a);
@@ -239,10 +250,10 @@ fn a_debt_in_three_places_is_paid_once() {
     let first = bench.defer(a);
     assert_eq!(bench.shootdowns().len(), 0);
     // CPU 2 owes nothing for this space and is not asked.
-    bench.tlb.settle_space(&bench.platform, a);
+    bench.tlb.settle_space(bench.platform.host(), a);
     assert_eq!(bench.shootdowns(), [[1]]);
     bench.pay(first);
-    bench.tlb.settle_space(&bench.platform, a);
+    bench.tlb.settle_space(bench.platform.host(), a);
     assert_eq!(bench.shootdowns().len(), 0);
 }
 
@@ -253,11 +264,11 @@ fn a_round_reaches_all_cpus_that_owe_unless_the_knob_forbids() {
         bench.set(Knob::TlbPayAll, pay_all);
         bench.runs([(1, a), (2, b)]);
         bench.run(3, b);
-        bench.tlb.enter_lazy(&bench.platform);
+        bench.tlb.enter_lazy(bench.platform.host());
         bench.platform.machine.run_on(0);
         bench.defer(a);
         bench.defer(b);
-        bench.tlb.settle_space(&bench.platform, a);
+        bench.tlb.settle_space(bench.platform.host(), a);
         assert_eq!(bench.shootdowns(), [targets]);
     }
 }
@@ -269,9 +280,9 @@ fn a_switch_or_a_return_from_a_kernel_task_pays() {
     bench.defer(a);
     bench.run(1, b);
     bench.platform.machine.run_on(2);
-    bench.tlb.enter_lazy(&bench.platform);
+    bench.tlb.enter_lazy(bench.platform.host());
     bench.runs([(2, a)]);
-    bench.tlb.settle_space(&bench.platform, a);
+    bench.tlb.settle_space(bench.platform.host(), a);
     assert_eq!(bench.shootdowns().len(), 0);
 }
 
@@ -285,7 +296,7 @@ fn writable_entries_are_never_deferred() {
             1 => bench.tlb.set_never_deferred(a, true),
             _ => {}
         }
-        let mut batch = UnmapBatch::new(&bench.platform);
+        let mut batch = UnmapBatch::new(bench.platform.host());
         let cleared = Cleared { dropped: reason == 3, ..page(a, 9, reason == 2) };
         bench.note(&mut batch, cleared);
         assert_eq!(
@@ -305,12 +316,12 @@ fn a_tick_pays_old_debts_and_asks_no_cpu() {
     bench.set(Knob::TlbAgeLimitMs, 5);
     bench.platform.machine.run_on(1);
     bench.platform.machine.advance(4_999_999);
-    bench.tlb.tick(&bench.platform);
+    bench.tlb.tick(bench.platform.host());
     assert_eq!(bench.flushes(), []);
     bench.platform.machine.advance(1);
-    bench.tlb.tick(&bench.platform);
+    bench.tlb.tick(bench.platform.host());
     assert_eq!((bench.flushes(), bench.shootdowns().len()), (vec![(1, Flush::Current)], 0));
-    bench.tlb.tick(&bench.platform);
+    bench.tlb.tick(bench.platform.host());
     assert_eq!(bench.flushes(), []);
 }
 
@@ -319,13 +330,13 @@ fn a_list_drops_single_pages_only_if_they_are_all_that_a_cpu_missed() {
     for more in [false, true] {
         let (bench, a) = Bench::new(2).used();
         bench.set(Knob::TlbUnmap, FlushPolicy::List.value());
-        let mut batch = UnmapBatch::new(&bench.platform);
+        let mut batch = UnmapBatch::new(bench.platform.host());
         for at in [9, 4] {
             bench.note(&mut batch, page(a, at, false));
         }
         if more {
             // The generation of another unmapping, which this list does not cover.
-            bench.tlb.contexts[a.0].generation.fetch_add(1, SeqCst);
+            bench.tlb.contexts()[a.0].generation.fetch_add(1, SeqCst);
         }
         bench.settle(&mut batch);
         let expected = if more { vec![(1, Flush::Current)] } else { vec![(1, one(9)), (1, one(4))] };
@@ -339,7 +350,7 @@ fn a_list_drops_single_pages_only_if_they_are_all_that_a_cpu_missed() {
 fn abis_skips_entries_that_no_cpu_used() {
     let (bench, a) = Bench::new(2).used();
     bench.set(Knob::TlbUnmap, FlushPolicy::Abis.value());
-    let mut batch = UnmapBatch::new(&bench.platform);
+    let mut batch = UnmapBatch::new(bench.platform.host());
     for never_used in [true, false] {
         bench.note(&mut batch, Cleared { never_used, ..page(a, 9, false) });
         assert_eq!(bench.shootdowns().len(), usize::from(!never_used));
@@ -353,12 +364,12 @@ fn an_entry_that_user_mode_cannot_use_owes_only_until_the_change_that_forbade_it
         for (usable, tightening) in [(true, false), (true, true), (false, true), (false, false)] {
             let (bench, a) = Bench::new(2).used();
             bench.set(Knob::TlbUnmap, policy.value());
-            let mut batch = UnmapBatch::new(&bench.platform);
+            let mut batch = UnmapBatch::new(bench.platform.host());
             if tightening {
                 bench.tlb.begin_tightening(a);
             }
             let cleared = Cleared { usable, ..page(a, 9, false) };
-            let left = batch.note_cleared(&bench.platform, &bench.tlb, &cleared).is_some();
+            let left = batch.note_cleared(bench.platform.host(), &bench.tlb, &cleared).is_some();
             bench.settle(&mut batch);
             let owes = usable || tightening;
             let case = (policy, usable, tightening);
@@ -377,11 +388,12 @@ fn a_list_tells_a_space_from_the_next_with_its_number() {
     let (bench, [a, b]) = Bench::with_spaces(2);
     bench.set(Knob::TlbUnmap, FlushPolicy::List.value());
     let note = |batch: &mut UnmapBatch, at| bench.note(batch, page(a, at, false));
-    let (mut batch, mut other) = (UnmapBatch::new(&bench.platform), UnmapBatch::new(&bench.platform));
+    let (mut batch, mut other) =
+        (UnmapBatch::new(bench.platform.host()), UnmapBatch::new(bench.platform.host()));
     bench.run(1, a);
     note(&mut batch, 3);
     bench.run(1, b);
-    bench.tlb.destroy(&bench.platform, a);
+    bench.tlb.destroy(bench.platform.host(), a);
     bench.tlb.release(a);
     assert_eq!(bench.tlb.create(), a);
     bench.runs([(1, a)]);
@@ -398,7 +410,7 @@ fn a_list_tells_a_space_from_the_next_with_its_number() {
 fn the_cpu_that_destroys_a_space_unloads_it() {
     let (bench, [a]) = Bench::with_spaces(1);
     bench.run(0, a);
-    bench.tlb.destroy(&bench.platform, a);
+    bench.tlb.destroy(bench.platform.host(), a);
     assert_eq!(bench.root(0).0, Pfn::NONE);
     assert!(!bench.tlb.is_alive(a));
 }
@@ -412,7 +424,7 @@ fn a_round_of_a_call_reaches_cpus_that_owe() {
     bench.flush(a, 9);
     assert_eq!(bench.shootdowns(), [[1, 2]]);
     assert_eq!(bench.flushes(), [(1, one(9)), (2, Flush::Current)]);
-    bench.tlb.settle_space(&bench.platform, b);
+    bench.tlb.settle_space(bench.platform.host(), b);
     assert_eq!((bench.flushes(), bench.shootdowns().len()), (vec![(0, Flush::Current)], 0));
 }
 
@@ -442,7 +454,7 @@ fn a_list_is_paid_when_it_is_full() {
         let (bench, a) = Bench::new(2).used();
         bench.set(Knob::TlbUnmap, FlushPolicy::List.value());
         bench.set(Knob::TlbUnmapPages, limit);
-        let mut batch = UnmapBatch::new(&bench.platform);
+        let mut batch = UnmapBatch::new(bench.platform.host());
         let mut expected = Vec::new();
         for at in 3..3 + limit {
             assert_eq!(bench.flushes(), []);
@@ -465,7 +477,7 @@ fn flushes_of_larger_folios_than_the_limit_are_not_deferred() {
         bench.set(Knob::TlbLazyMaxOrder, limit);
         let head = Pfn(8);
         bench.platform.frames.make_folio(head, Order(2));
-        let mut batch = UnmapBatch::new(&bench.platform);
+        let mut batch = UnmapBatch::new(bench.platform.host());
         bench.note(&mut batch, Cleared { pages: 4, head, pfn: head, ..page(a, 8, false) });
         assert!(!batch.owes_for_writable());
         bench.settle(&mut batch);
@@ -482,9 +494,9 @@ fn flushes_of_larger_folios_than_the_limit_are_not_deferred() {
 fn a_batch_is_paid_before_a_page_that_can_be_stored_to_is_written() {
     for writable in [false, true] {
         let (bench, a) = Bench::new(2).used();
-        let mut batch = UnmapBatch::new(&bench.platform);
+        let mut batch = UnmapBatch::new(bench.platform.host());
         bench.note(&mut batch, page(a, 9, writable));
-        batch.settle_dirty(&bench.platform, &bench.tlb);
+        batch.settle_dirty(bench.platform.host(), &bench.tlb);
         assert_eq!((bench.shootdowns().len(), batch.owes_for_writable()), (usize::from(writable), false));
         bench.settle(&mut batch);
         assert_eq!(bench.shootdowns().len(), usize::from(!writable));
@@ -495,7 +507,8 @@ fn a_batch_is_paid_before_a_page_that_can_be_stored_to_is_written() {
 fn a_list_ignores_pages_that_a_cpu_has_caught_up_with() {
     let (bench, [a, b]) = Bench::with_spaces(2);
     bench.set(Knob::TlbUnmap, FlushPolicy::List.value());
-    let (mut batch, mut other) = (UnmapBatch::new(&bench.platform), UnmapBatch::new(&bench.platform));
+    let (mut batch, mut other) =
+        (UnmapBatch::new(bench.platform.host()), UnmapBatch::new(bench.platform.host()));
     bench.run(1, a);
     bench.note(&mut batch, page(a, 3, false));
     bench.runs([(1, b), (1, a)]);
@@ -520,11 +533,11 @@ fn two_debts() -> (Bench, SpaceId, [Generation; 2]) {
 #[test]
 fn a_payment_for_a_table_leaves_other_debts() {
     let (bench, a, [first, second]) = two_debts();
-    bench.tlb.settle_table(&bench.platform, a, Vpn(0), first.tag());
+    bench.tlb.settle_table(bench.platform.host(), a, Vpn(0), first.tag());
     assert_eq!(bench.shootdowns(), [[1]]);
     let owes = [0, 1, 2].map(|cpu| bench.tlb.space_owes(a, CpuId(cpu)));
     assert_eq!(owes, [false, false, true]);
-    bench.tlb.settle_table(&bench.platform, a, Vpn(0), second.tag());
+    bench.tlb.settle_table(bench.platform.host(), a, Vpn(0), second.tag());
     assert_eq!(bench.shootdowns(), [[2]]);
     assert!(!bench.tlb.space_owes(a, CpuId(2)));
 }
@@ -550,16 +563,16 @@ fn ticks_are_wanted_if_the_policy_pays_at_ticks() {
     for (policy, limit, wants) in wanted {
         bench.set(Knob::TlbUnmap, policy);
         bench.set(Knob::TlbAgeLimitMs, limit);
-        assert_eq!(bench.tlb.wants_ticks(&bench.platform), wants, "tlb.unmap={policy}");
+        assert_eq!(bench.tlb.wants_ticks(bench.platform.host()), wants, "tlb.unmap={policy}");
     }
     let a = bench.tlb.create();
     bench.run(1, a);
-    let mut batch = UnmapBatch::new(&bench.platform);
+    let mut batch = UnmapBatch::new(bench.platform.host());
     bench.note(&mut batch, page(a, 9, false));
     bench.settle(&mut batch);
     assert_eq!(bench.flushes(), []);
     // `latr`: at the next tick, at any age.
-    bench.tlb.tick(&bench.platform);
+    bench.tlb.tick(bench.platform.host());
     assert_eq!(bench.flushes(), [(1, Flush::Current)]);
 }
 
@@ -585,9 +598,9 @@ fn a_debt_is_owed_until_its_round_is_over() {
     const FILE: FileId = FileId(3);
     type Pay = fn(&Bench, SpaceId, Generation);
     let payments: [Pay; 4] = [
-        |at, a, _| at.tlb.settle_space(&at.platform, a),
-        |at, _, _| assert_eq!(at.tlb.settle_file(&at.platform, FILE).file(), FILE),
-        |at, a, generation| at.tlb.settle_table(&at.platform, a, Vpn(0), generation.tag()),
+        |at, a, _| at.tlb.settle_space(at.platform.host(), a),
+        |at, _, _| assert_eq!(at.tlb.settle_file(at.platform.host(), FILE).file(), FILE),
+        |at, a, generation| at.tlb.settle_table(at.platform.host(), a, Vpn(0), generation.tag()),
         |at, _, generation| at.pay(generation),
     ];
     for pay in payments {
@@ -598,8 +611,8 @@ fn a_debt_is_owed_until_its_round_is_over() {
         let round = move |_: &TestMachine, event, _| {
             if event == Event::TlbFlush {
                 assert!(watched.space_owes(a, CpuId(1)), "the space must still owe");
-                assert!(watched.files[FILE.0].owes(), "the file must still owe");
-                assert!(watched.zones[0].domain.owes(), "the zone must still owe");
+                assert!(watched.files()[FILE.0].owes(), "the file must still owe");
+                assert!(watched.zones()[0].domain.owes(), "the zone must still owe");
                 assert!(watched.paid_up_to(ZoneId(0)) < generation, "frames must not count as paid");
             }
         };
@@ -615,11 +628,11 @@ fn a_debt_is_owed_until_its_round_is_over() {
 fn a_translation_fetched_right_after_a_flush_is_dropped_by_the_next() {
     type CatchUp = fn(&Bench, SpaceId);
     let ways: [CatchUp; 3] = [
-        |at, a| at.tlb.settle_space(&at.platform, a),
-        |at, a| at.tlb.flush(&at.platform, a, Range::ALL),
+        |at, a| at.tlb.settle_space(at.platform.host(), a),
+        |at, a| at.tlb.flush(at.platform.host(), a, Range::ALL),
         |at, a| {
             at.platform.machine.run_on(1);
-            at.tlb.enter_lazy(&at.platform);
+            at.tlb.enter_lazy(at.platform.host());
             at.run(1, a);
         },
     ];
@@ -630,15 +643,14 @@ fn a_translation_fetched_right_after_a_flush_is_dropped_by_the_next() {
         let (raise, in_flush) = (bench.tlb.clone(), raised.clone());
         *bench.platform.machine.flushed.lock() = Some(Box::new(move |machine| {
             machine.hold(Vpn(9), Pfn(7), false);
-            in_flush.store(raise.contexts[a.0].generation.fetch_add(1, SeqCst) + 1, Relaxed);
+            in_flush.store(raise.contexts()[a.0].generation.fetch_add(1, SeqCst) + 1, Relaxed);
         }));
         catch_up(&bench, a);
         *bench.platform.machine.flushed.lock() = None;
         assert!(bench.platform.machine.held(CpuId(1), Vpn(9)).is_some());
         // The request of the unmapping CPU waits until this CPU enables interrupts.
-        let request = FlushRequest { space: a, range: Range::page(Vpn(9)), generation: raised.load(Relaxed) };
         bench.platform.machine.run_on(1);
-        bench.tlb.catch_up(&bench.platform, CpuId(1), &request, Initiator::AnotherCpu);
+        bench.tlb.catch_up_with(&bench.platform, CpuId(1), (a, Range::page(Vpn(9)), raised.load(Relaxed)));
         assert_eq!(bench.platform.machine.held(CpuId(1), Vpn(9)), None);
     }
 }
@@ -648,10 +660,10 @@ fn a_run_is_noted_once_and_its_pages_are_listed() {
     for pages in [8, 40] {
         let (bench, a) = Bench::new(2).used();
         bench.set(Knob::TlbUnmap, FlushPolicy::List.value());
-        let mut batch = UnmapBatch::new(&bench.platform);
-        let before = bench.tlb.contexts[a.0].generation.load(SeqCst);
+        let mut batch = UnmapBatch::new(bench.platform.host());
+        let before = bench.tlb.contexts()[a.0].generation.load(SeqCst);
         bench.note(&mut batch, Cleared { pages, ..page(a, 3, false) });
-        assert_eq!(bench.tlb.contexts[a.0].generation.load(SeqCst), before + 1);
+        assert_eq!(bench.tlb.contexts()[a.0].generation.load(SeqCst), before + 1);
         assert_eq!(bench.platform.machine.events(Event::TlbStale), 1);
         // More pages than the list may hold are paid at once, above the ceiling by a full flush.
         assert_eq!(bench.shootdowns().len(), usize::from(pages == 40));

@@ -8,7 +8,7 @@ use mm::units::*;
 
 pub fn forget<M: Machine>(mmu: &Mmu<M>, memory: &Memory<M>) {
     UnmapBatch::new(mmu);
-    memory.tlb.settle_file(mmu, FileId(1));
+    memory.tlb.settle_file(mmu.host(), FileId(1));
 }
 
 fn main() {}

@@ -3,7 +3,7 @@ use mm::Machine;
 use mm::platform::Platform;
 use mm::frame::FrameTable;
 use mm::table::LockedTables;
-use mm::tlb::{Emptied, Gather, Refs};
+use mm::tlb::{Emptied, Gather, HeldRefs, Refs};
 
 pub fn use_twice<M: Machine>(platform: &Platform<M>, gather: &mut Gather, emptied: Emptied, tables: &mut LockedTables<'_, M>) {
     gather.emptied(platform, emptied);

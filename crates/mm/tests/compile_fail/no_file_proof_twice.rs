@@ -12,7 +12,7 @@ pub fn twice<M: Machine>(
     file: FileId,
     pages: FolioPages,
 ) {
-    let proof = memory.tlb.settle_file(memory, file);
+    let proof = memory.tlb.settle_file(memory.host(), file);
     tables.install(slot, Vpn(1), pages, Rights::USER, Writes::Shared(proof));
     tables.allow_writes(slot, Vpn(1), Writes::Shared(proof));
 }

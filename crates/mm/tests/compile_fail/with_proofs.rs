@@ -9,7 +9,7 @@ use mm::units::*;
 
 #[allow(dead_code)]
 fn store<M: Machine>(memory: &Memory<M>, space: SpaceId, page: Vpn, file: FileId, pfn: Pfn) {
-    let proof = memory.tlb.settle_file(memory, file);
+    let proof = memory.tlb.settle_file(memory.host(), file);
     let mut tables = memory.tables.lock(memory, space).settle();
     let slot = tables.reserve(&memory.alloc, page, Means::new(Watermark::Min, Reserve::None)).unwrap();
     tables.install(slot, page, FolioPages::one(&memory.frames, pfn), Rights::USER, Writes::Shared(proof));

@@ -141,7 +141,7 @@ fn a_held_block_whose_debt_is_paid_returns_clean() {
     let mut from = first.align_down(Order(5));
     allocator.isolate_free(&base, &mut held, &mut from, first.add(16), (1, u64::MAX));
     assert!(owing() > 0, "the second block is still on its list");
-    base.tlb.settle_zone(&base, zone.id(), Generation(u64::MAX), second, Order(4));
+    base.tlb.settle_zone(base.host(), zone.id(), Generation(u64::MAX), second, Order(4));
     assert_eq!(owing(), 0);
     free_owing(20);
     let before = owing();

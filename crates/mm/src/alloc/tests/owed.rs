@@ -90,7 +90,7 @@ impl World {
 
     /// A CPU switches to a task of `space`.
     fn run(&self, cpu: u16, space: SpaceId) {
-        self.on(cpu, || self.tlb.switch(self, space, ROOT));
+        self.on(cpu, || self.tlb.switch(self.host(), space, ROOT));
     }
 
     /// A CPU switches to a task of `space`, which reads a page; the TLB keeps the translation.
@@ -133,9 +133,9 @@ impl World {
 
     /// Settle a batch of what was cleared.
     fn settle(&self, cleared: &Cleared) {
-        let mut batch = UnmapBatch::new(self.base());
-        let _ = batch.note_cleared(self.base(), &self.tlb, cleared);
-        batch.settle(self.base(), &self.tlb);
+        let mut batch = UnmapBatch::new(self.base().host());
+        let _ = batch.note_cleared(self.base().host(), &self.tlb, cleared);
+        batch.settle(self.base().host(), &self.tlb);
     }
 
     /// Free a folio, to this CPU's list.
@@ -159,7 +159,7 @@ impl World {
 
     /// Pay all debts of frames.
     fn pay(&self) {
-        self.tlb.settle_zone(self, ZoneId(0), Generation(u64::MAX), Pfn(0), Order::ZERO);
+        self.tlb.settle_zone(self.host(), ZoneId(0), Generation(u64::MAX), Pfn(0), Order::ZERO);
     }
 
     /// Make `flushes` debts and pay them. `spare` is a page in use that no CPU reads.
@@ -297,14 +297,14 @@ fn a_cpu_that_is_done_with_one_unmap_still_owes_for_the_next() {
     world.knobs.set(Knob::TlbUnmap, BATCH).unwrap();
     let space = world.tlb.create();
     let [first, second] = [0, 1].map(|_| world.take(&world.request(0)).unwrap());
-    let mut batch = UnmapBatch::new(world.base());
+    let mut batch = UnmapBatch::new(world.base().host());
     world.read(1, space, PAGE, first);
-    let _ = batch.note_cleared(world.base(), &world.tlb, &Cleared::page(space, PAGE, first));
+    let _ = batch.note_cleared(world.base().host(), &world.tlb, &Cleared::page(space, PAGE, first));
     // Another flush makes the CPU catch up; then it reads the second page.
-    world.tlb.flush(world, space, Range::page(Vpn(77)));
+    world.tlb.flush(world.host(), space, Range::page(Vpn(77)));
     world.read(1, space, Vpn(10), second);
-    let _ = batch.note_cleared(world.base(), &world.tlb, &Cleared::page(space, Vpn(10), second));
-    batch.settle(world.base(), &world.tlb);
+    let _ = batch.note_cleared(world.base().host(), &world.tlb, &Cleared::page(space, Vpn(10), second));
+    batch.settle(world.base().host(), &world.tlb);
     world.check(first);
     world.check(second);
 }
@@ -318,7 +318,7 @@ fn a_flush_of_a_space_that_a_cpu_has_left_pays_nothing() {
     let held = world.take_all(0);
     world.run(1, asked);
     world.machine.at(Moment::Shootdown, move || world.free_owing(1, other, PAGE, held[0]));
-    world.tlb.flush(world, asked, Range::page(Vpn(77)));
+    world.tlb.flush(world.host(), asked, Range::page(Vpn(77)));
     world.take_all(0);
 }
 
@@ -331,7 +331,7 @@ fn a_new_space_with_an_old_number_reads_nothing_old() {
 /// A CPU borrows a space while it runs a kernel task; the space ends, and a new one gets its number.
 #[test]
 fn a_new_space_with_a_borrowed_number_reads_nothing_old() {
-    a_new_space_reads_nothing_old(|world, _| world.on(1, || world.tlb.enter_lazy(world)));
+    a_new_space_reads_nothing_old(|world, _| world.on(1, || world.tlb.enter_lazy(world.host())));
 }
 
 fn a_new_space_reads_nothing_old(leave: impl Fn(&'static World, SpaceId)) {
@@ -340,7 +340,7 @@ fn a_new_space_reads_nothing_old(leave: impl Fn(&'static World, SpaceId)) {
     let pfn = world.take(&world.request(0)).unwrap();
     world.read(1, space, PAGE, pfn);
     leave(world, other);
-    world.tlb.destroy(world, space);
+    world.tlb.destroy(world.host(), space);
     world.tlb.release(space);
     assert_eq!(world.tlb.create(), space);
     assert!(!world.tlb.cpus_of(space).contains(CpuId(1)));
@@ -359,7 +359,7 @@ fn an_entry_that_is_losing_its_right_to_write_is_not_deferred() {
     world.unmap(space, PAGE, pfn);
     let stores = world.machine.held(CpuId(1), PAGE).is_some_and(|(_, writable)| writable);
     assert!(!stores, "{pfn} is written to its store and can still be stored to");
-    world.tlb.flush(world, space, Range::page(PAGE));
+    world.tlb.flush(world.host(), space, Range::page(PAGE));
     world.tlb.end_tightening(space);
 }
 
@@ -388,9 +388,9 @@ fn replace_a_page(table_only: bool) {
     let mut tables = world.tables.lock(world, space);
     let run = tables.find(PAGE).unwrap();
     let emptied = tables.empty_run(&run, |_| Absent::None);
-    let mut batch = UnmapBatch::new(world.base());
-    let _ = batch.take(world.base(), &world.tlb, emptied).into_parts();
-    batch.settle(world.base(), &world.tlb);
+    let mut batch = UnmapBatch::new(world.base().host());
+    let _ = batch.take(world.base().host(), &world.tlb, emptied).into_parts();
+    batch.settle(world.base().host(), &world.tlb);
     drop(tables);
     // The other thread stores.
     world.frames[new].set_owner(Owner::Anon(AnonId(1)), PageIndex(0));
@@ -403,7 +403,7 @@ fn replace_a_page(table_only: bool) {
     world.check(old);
     drop(tables);
     // A version that pays too late pays here.
-    world.tlb.settle_space(world, space);
+    world.tlb.settle_space(world.host(), space);
 }
 
 /// A CPU returns from a kernel task just after reclaim has cleared an entry.
@@ -411,7 +411,7 @@ fn replace_a_page(table_only: bool) {
 fn a_cpu_that_returns_during_an_unmap_still_owes_for_it() {
     let (world, space, held) = World::filled(0);
     world.read(1, space, PAGE, held[0]);
-    world.on(1, || world.tlb.enter_lazy(world));
+    world.on(1, || world.tlb.enter_lazy(world.host()));
     world.machine.at(Moment::Event(Event::TlbStale), move || world.run(1, space));
     world.unmap(space, PAGE, held[0]);
     world.free(held[0]);
@@ -449,7 +449,7 @@ fn load_a_space_during_an_unmap(lazy: bool) {
     world.read(1, space, PAGE, held[0]);
     world.run(1, other);
     if lazy {
-        world.on(1, || world.tlb.enter_lazy(world));
+        world.on(1, || world.tlb.enter_lazy(world.host()));
     }
     world.on(1, || {
         world.machine.at(Moment::Cpu, move || {
@@ -460,7 +460,7 @@ fn load_a_space_during_an_unmap(lazy: bool) {
                 world.pay();
             });
         });
-        world.tlb.switch(world, space, ROOT);
+        world.tlb.switch(world.host(), space, ROOT);
     });
     world.take_all(0);
 }

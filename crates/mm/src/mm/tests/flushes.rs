@@ -150,7 +150,7 @@ impl Bench {
     /// Reclaim unmaps the pages. Returns how many of them CPUs keep.
     fn unmap(&self) -> usize {
         let core = &self.mm.core;
-        let mut batch = UnmapBatch::new(self.mm.mmu());
+        let mut batch = UnmapBatch::new(self.mm.mmu().host());
         for page in pages() {
             let (pfn, _) = self.reach(self.space, page, false);
             let frame = &core.frames[pfn];
@@ -158,7 +158,7 @@ impl Bench {
             unmap_folio(&self.mm, pfn, anon && !frame.has(FrameFlags::SWAPCACHE), &mut batch);
             core.put(pfn);
         }
-        batch.settle(self.mm.mmu(), &core.tlb);
+        batch.settle(self.mm.mmu().host(), &core.tlb);
         pages().filter(|&page| self.keeps(page)).count()
     }
 
@@ -345,7 +345,7 @@ fn flush_follows_the_entry_change() {
             bench.on(1, || bench.mm.machine().hold(page, pfn, true));
             let mut tables = core.tables.lock(bench.mm.mmu(), bench.space);
             let run = tables.find(page).unwrap();
-            gather.tightened(bench.mm.mmu(), tables.forbid_writes(&run));
+            gather.tightened(bench.mm.mmu().host(), tables.forbid_writes(&run));
         }
     });
     bench.check("a gather", OtherCpu::InTheSpace);
@@ -447,13 +447,13 @@ fn mapping_zeroes_settles_a_lazyfree_debt() {
         advise(&bench, Advice::Free);
         bench.use_pages(false);
         let (base, store) = (bench.mm.mmu(), &bench.mm.core);
-        let mut batch = UnmapBatch::new(base);
+        let mut batch = UnmapBatch::new(base.host());
         let frames: Vec<_> = pages().map(|page| bench.reach(bench.space, page, false).0).collect();
         frames.iter().for_each(|&pfn| unmap_folio(&bench.mm, pfn, false, &mut batch));
         assert!(pages().all(|page| bench.keeps(page)), "the flush must wait for the batch");
         assert_eq!(bench.reach(bench.space, AT, false).0, store.zero);
         assert!(!pages().any(|page| bench.keeps(page)), "tlb.unmap={policy}");
-        batch.settle(base, &store.tlb);
+        batch.settle(base.host(), &store.tlb);
         frames.into_iter().for_each(|pfn| store.put(pfn));
         bench.mm.validate().unwrap();
     }
@@ -469,7 +469,7 @@ fn reclaim_does_not_defer_during_a_rights_change() {
             let mut tables = core.tables.lock(bench.mm.mmu(), bench.space);
             for page in pages() {
                 let run = tables.find(page).unwrap();
-                gather.tightened(bench.mm.mmu(), tables.forbid_writes(&run));
+                gather.tightened(bench.mm.mmu().host(), tables.forbid_writes(&run));
             }
         }
         assert_eq!(bench.unmap(), 0, "a flush must not be deferred while a CPU can still store");
@@ -502,8 +502,8 @@ fn reclaim_does_not_defer_until_a_call_has_flushed() {
 fn reclaim_concurrently(bench: &Bench) {
     let (base, store) = (bench.mm.mmu(), &bench.mm.core);
     let cleared = Cleared::page(bench.space, NEIGHBOUR, store.zero);
-    let mut batch = UnmapBatch::new(base);
-    let _ = batch.note_cleared(base, &store.tlb, &cleared);
+    let mut batch = UnmapBatch::new(base.host());
+    let _ = batch.note_cleared(base.host(), &store.tlb, &cleared);
     assert_eq!(store.frames[store.zero].debt(), 0, "a flush must not be deferred");
     // A flush from here would lead back here.
     std::mem::forget(batch);

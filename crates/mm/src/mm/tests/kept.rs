@@ -178,13 +178,13 @@ impl Bench {
     /// Reclaim gives the pages slots and unmaps them, but does not write them yet.
     fn unmap_to_swap(&self) -> Vec<Pfn> {
         let (store, base) = (&self.mm.core, self.mm.mmu());
-        let mut batch = UnmapBatch::new(base);
+        let mut batch = UnmapBatch::new(base.host());
         let frames = self.frames();
         for &pfn in &frames {
             unmap_folio(&self.mm, pfn, true, &mut batch);
             store.put(pfn);
         }
-        batch.settle(base, &store.tlb);
+        batch.settle(base.host(), &store.tlb);
         frames
     }
 }

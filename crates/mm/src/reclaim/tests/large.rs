@@ -5,6 +5,7 @@ use super::*;
 use crate::frame::FolioPages;
 use crate::machine::Scope;
 use crate::stat::SizeStat;
+use crate::table::TakenRun;
 use std_alloc::boxed::Box;
 use std_alloc::vec;
 
@@ -45,7 +46,7 @@ impl Bench {
                     if core.rmap.remove_range(core, pages) {
                         core.lru.defer_split(core, pages.head);
                     }
-                    gather.emptied(core, emptied);
+                    gather.emptied(core.host(), emptied);
                 },
             );
         });

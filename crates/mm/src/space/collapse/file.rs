@@ -118,14 +118,14 @@ fn resident_whole<M: Machine>(
 /// Replace the folios that hold 2 MiB of a file by `whole`: lock, unmap and free them. Returns whether it succeeded.
 fn replace_parts<M: Machine>(core: &MmCore<M>, file: FileId, first: PageIndex, whole: Pfn) -> bool {
     let Some(parts) = core.cache.lock_parts(core, file, first) else { return false };
-    let mut batch = UnmapBatch::new(core);
+    let mut batch = UnmapBatch::new(core.host());
     for &part in &parts {
         let mode = UnmapMode { ignore_mlock: true };
         let dirty = core.rmap.try_to_unmap(core, FolioRun::one(&part), mode, &mut batch);
         dirty.iter().for_each(|(_, part)| core.cache.mark_dirty(core, part));
     }
     // From here on no CPU can store to what is about to be copied.
-    batch.settle(core, &core.tlb);
+    batch.settle(core.host(), &core.tlb);
     if !core.cache.collapse(core, file, first, &parts, whole) {
         core.cache.unlock_parts(core, &parts);
         return false;

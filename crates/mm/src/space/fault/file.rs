@@ -141,7 +141,7 @@ impl<M: Machine> Fault<'_, M> {
         let mut tables = self.lock();
         let Some(slot) = self.slot_if(&mut tables, Entry::NONE)? else { return Ok(false) };
         if self.may_write_untracked(page.folio) {
-            let settled = self.core.tlb.settle_file(self.core, file);
+            let settled = self.core.tlb.settle_file(self.core.host(), file);
             self.install(&mut tables.settle_at(slot, self.page), slot, page.pfn, Writes::Shared(settled));
         } else {
             let pages = FolioPages { head: page.folio, first: page.pfn, count: 1 };
@@ -281,7 +281,7 @@ impl<M: Machine> Fault<'_, M> {
                 rights.set(Rights::YOUNG, asked || !old_around);
                 match &mut *tables {
                     TablesLock::Settled(tables) if self.may_write_untracked(pages.head) => {
-                        let settled = self.core.tlb.settle_file(self.core, file);
+                        let settled = self.core.tlb.settle_file(self.core.host(), file);
                         let head = &self.core.frames[pages.head];
                         self.core.rmap.add_range(self.core, pages);
                         self.count_mapped(tables, head, pages.count);
@@ -348,7 +348,7 @@ impl<M: Machine> Fault<'_, M> {
         let mut mapped = false;
         if self.core.cache.is_page(self.core, folio, file, index) {
             self.core.cache.mark_dirty(self.core, folio);
-            let settled = self.core.tlb.settle_file(self.core, file);
+            let settled = self.core.tlb.settle_file(self.core.host(), file);
             let large = self.large_place(index).map(|place| self.map_large(file, place, folio, true));
             match large {
                 Some(Ok(true)) => mapped = true,

@@ -96,7 +96,7 @@ impl<M: Machine> Fault<'_, M> {
         self.core.charge(Work::EntrySet, 1);
         self.count(Stat::ThpFileMapped);
         if dirty || self.may_write_untracked(folio) {
-            let settled = self.core.tlb.settle_file(self.core, file);
+            let settled = self.core.tlb.settle_file(self.core.host(), file);
             let mut tables = tables.settle_at(slot, place.start);
             tables.install_large(slot, place.start, folio, self.rights(true), Writes::Shared(settled));
         } else {

@@ -6,10 +6,10 @@ use super::*;
 use crate::api::{AccessKind, Advice, Prot};
 use crate::frame::FolioRun;
 use crate::machine::Work;
-use crate::primitive::counted;
 use crate::rmap::UnmapMode;
 use crate::table::EntryRun;
 use crate::tlb::UnmapBatch;
+use base::primitive::counted;
 use std_alloc::vec::Vec;
 
 /// (atomic changes of integers, updates of statistics of mapped pages)
@@ -20,11 +20,11 @@ type Step = fn(&World, EntryRun);
 
 const UNMAP: Step = |world, run| {
     let memory = &world.core;
-    let mut batch = UnmapBatch::new(memory);
+    let mut batch = UnmapBatch::new(memory.host());
     let pfn = run.mapped(&world.core.frames).head;
     world.core.rmap.try_to_unmap(memory, FolioRun::one(&pfn), UnmapMode::default(), &mut batch);
     assert_eq!(world.core.frames[pfn].mapcount(), 0);
-    batch.settle(memory, &world.core.tlb);
+    batch.settle(memory.host(), &world.core.tlb);
 };
 
 const ZAP: Step = |world, run| {

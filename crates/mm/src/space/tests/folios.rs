@@ -150,9 +150,9 @@ impl World {
                     let frame = &core.frames[pfn];
                     // Entry by entry, pages before a dirty one are dropped; a run stays whole.
                     if !frame.is_anon() || !(frame.has(FrameFlags::SWAPBACKED) || self.is_dirty(pfn)) {
-                        let mut batch = UnmapBatch::new(self.mmu());
+                        let mut batch = UnmapBatch::new(self.mmu().host());
                         core.rmap.try_to_unmap(core, FolioRun::one(&pfn), UnmapMode::default(), &mut batch);
-                        batch.settle(self.mmu(), &core.tlb);
+                        batch.settle(self.mmu().host(), &core.tlb);
                     }
                 });
             }
@@ -385,7 +385,7 @@ fn write_fault_reuses_an_exclusive_page_of_a_folio() {
         let mut tables = world.core.tables.lock(world.mmu(), space);
         let mut forbidden = Vec::new();
         tables.for_each(Vpn(ANON), Vpn(ANON + 8), |tables, run| forbidden.push(tables.forbid_writes(&run)));
-        forbidden.into_iter().for_each(|run| gather.tightened(world.mmu(), run));
+        forbidden.into_iter().for_each(|run| gather.tightened(world.mmu().host(), run));
     });
     world.apply(0, Op::Touch { at: ANON + 3, store: true });
     let counts: Vec<_> = world.runs(world.ids[0], ANON, END).iter().map(|run| run.count).collect();

@@ -241,11 +241,11 @@ impl World {
 
     /// Unmap, as reclaim does. An anonymous page without a swap slot stays mapped, but in entries of pages.
     fn reclaim(&self, pfn: Pfn) {
-        let mut batch = UnmapBatch::new(self.mmu());
+        let mut batch = UnmapBatch::new(self.mmu().host());
         let run = FolioRun::one(&pfn);
         let dirty = self.core.rmap.try_to_unmap(&self.core, run, UnmapMode::default(), &mut batch);
         dirty.iter().for_each(|(_, pfn)| self.core.cache.mark_dirty(&self.core, pfn));
-        batch.settle(self.mmu(), &self.core.tlb);
+        batch.settle(self.mmu().host(), &self.core.tlb);
         assert!(self.core.frames[pfn].is_anon() || self.core.frames[pfn].mapcount() == 0);
     }
 

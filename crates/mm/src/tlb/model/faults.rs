@@ -55,7 +55,7 @@ fn beside_a_reader(name: &str, write: fn(&World, &AtomicU32)) {
 fn copy(world: &World) {
     let machine = &world.mmu.machine;
     if machine.clear(A, PAGE).is_some() {
-        world.mmu.tlb.flush(&world.mmu, A, Range::page(PAGE));
+        world.mmu.tlb.flush(world.mmu.host(), A, Range::page(PAGE));
     }
     machine.fill(SECOND, machine.content(FIRST));
     machine.map(A, PAGE, SECOND, true);
@@ -85,7 +85,7 @@ fn a_writable_fault_beside_a_stale_reader() {
     beside_a_reader("a writable fault beside a stale reader", |world, written| {
         {
             let _tables = world.lock_tables(A);
-            world.mmu.tlb.settle_space(&world.mmu, A);
+            world.mmu.tlb.settle_space(world.mmu.host(), A);
             copy(world);
         }
         store(world, written);
@@ -96,7 +96,7 @@ fn a_writable_fault_beside_a_stale_reader() {
 fn a_write_to_a_file_beside_a_stale_reader() {
     beside_a_reader("write(2) beside a stale reader", |world, written| {
         let frame = frame_of_file(world);
-        let settled = world.mmu.tlb.settle_file(&world.mmu, FILE);
+        let settled = world.mmu.tlb.settle_file(world.mmu.host(), FILE);
         assert_eq!(settled.file(), FILE);
         write(world, frame, written);
     });
@@ -113,7 +113,7 @@ fn a_payment_after_the_entry_is_writable_is_found() {
         let _tables = world.lock_tables(A);
         copy(world);
         store(world, written);
-        world.mmu.tlb.settle_space(&world.mmu, A);
+        world.mmu.tlb.settle_space(world.mmu.host(), A);
     });
 }
 
@@ -124,6 +124,6 @@ fn a_payment_after_the_write_is_found() {
     beside_a_reader("found: a payment after the write", |world, written| {
         let frame = frame_of_file(world);
         write(world, frame, written);
-        assert_eq!(world.mmu.tlb.settle_file(&world.mmu, FILE).file(), FILE);
+        assert_eq!(world.mmu.tlb.settle_file(world.mmu.host(), FILE).file(), FILE);
     });
 }

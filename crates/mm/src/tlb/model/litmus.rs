@@ -9,9 +9,9 @@ use super::world::{NEW, World, on};
 use crate::knobs::FlushPolicy;
 use crate::machine::Machine;
 use crate::primitive::Ordering::*;
-use crate::tlb::debt::Debt;
 use crate::tlb::{Range, Tlb};
 use crate::units::*;
+use pagefold_flush::inside::Debt;
 use std::sync::Arc;
 use std::vec;
 
@@ -76,7 +76,7 @@ fn take_and_reuse(world: &World) {
 /// munmap clears the page, and its frame is reused.
 fn flush_and_reuse(world: &World) {
     let pfn = world.clear(A, PAGE).expect("the page must be mapped");
-    world.mmu.tlb.flush(&world.mmu, A, Range::page(PAGE));
+    world.mmu.tlb.flush(world.mmu.host(), A, Range::page(PAGE));
     world.mmu.machine.fill(pfn, NEW);
 }
 
@@ -125,7 +125,7 @@ fn the_end_of_a_space_beside_a_switch() {
             let end = |world: &World| {
                 let pfn = world.clear(A, PAGE).expect("the page must be mapped");
                 let tlb = &world.mmu.tlb;
-                tlb.destroy(&world.mmu, A);
+                tlb.destroy(world.mmu.host(), A);
                 tlb.release(A);
                 assert_eq!(tlb.create(), A);
                 world.mmu.machine.fill(pfn, NEW);
@@ -160,7 +160,7 @@ fn a_tick_beside_reclaim() {
 fn a_draw_before_the_raise_is_found() {
     let taker = |world: &World| {
         let tlb = &world.mmu.tlb;
-        let context = &tlb.contexts[A.0];
+        let context = &tlb.contexts()[A.0];
         let pfn = world.clear(A, PAGE).expect("the page must be mapped");
         let generation = tlb.draw();
         context.generation.fetch_add(1, SeqCst);
@@ -178,12 +178,12 @@ fn a_draw_before_the_raise_is_found() {
 fn a_look_for_lazy_cpus_before_the_raise_is_found() {
     let taker = |world: &World| {
         let tlb = &world.mmu.tlb;
-        let lazy = tlb.cpus[1].is_lazy();
+        let lazy = tlb.cpus()[1].is_lazy();
         let pfn = world.clear(A, PAGE).expect("the page must be mapped");
         if lazy {
-            tlb.contexts[A.0].generation.fetch_add(1, SeqCst);
+            tlb.contexts()[A.0].generation.fetch_add(1, SeqCst);
         } else {
-            tlb.flush(&world.mmu, A, Range::page(PAGE));
+            tlb.flush(world.mmu.host(), A, Range::page(PAGE));
         }
         world.mmu.machine.fill(pfn, NEW);
     };
@@ -195,7 +195,7 @@ fn switch_wrongly(world: &World, steps: fn(&Tlb, CpuId) -> u64) {
     let platform = &world.mmu;
     let _off = platform.machine.interrupts_off();
     let (tlb, me) = (&world.mmu.tlb, platform.machine.cpu());
-    let (state, context) = (&tlb.cpus[me.index()], &tlb.contexts[A.0]);
+    let (state, context) = (&tlb.cpus()[me.index()], &tlb.contexts()[A.0]);
     tlb.leave_context(platform, me);
     let drawn = tlb.newest();
     let newest = steps(tlb, me);
@@ -210,9 +210,9 @@ fn switch_wrongly(world: &World, steps: fn(&Tlb, CpuId) -> u64) {
 fn a_generation_read_before_joining_is_found() {
     beside("found: a generation read too soon", Stands::InB, take_and_reuse, |world| {
         switch_wrongly(world, |tlb, me| {
-            let newest = tlb.contexts[A.0].generation.load(SeqCst);
-            tlb.cpus[me.index()].begin_load();
-            tlb.contexts[A.0].join(me);
+            let newest = tlb.contexts()[A.0].generation.load(SeqCst);
+            tlb.cpus()[me.index()].begin_load();
+            tlb.contexts()[A.0].join(me);
             newest
         });
         world.reads_old(PAGE);
@@ -225,8 +225,8 @@ fn a_generation_read_before_joining_is_found() {
 fn an_arrival_that_is_not_told_is_found() {
     beside("found: an arrival that is not told", Stands::LazyInB, take_and_reuse, |world| {
         switch_wrongly(world, |tlb, me| {
-            tlb.contexts[A.0].join(me);
-            tlb.contexts[A.0].generation.load(SeqCst)
+            tlb.contexts()[A.0].join(me);
+            tlb.contexts()[A.0].generation.load(SeqCst)
         });
         world.reads_old(PAGE);
     });
@@ -240,8 +240,8 @@ fn a_return_that_is_told_too_late_is_found() {
         let machine = &world.mmu.machine;
         {
             let _off = machine.interrupts_off();
-            let (tlb, state) = (&world.mmu.tlb, &world.mmu.tlb.cpus[1]);
-            let newest = tlb.contexts[A.0].generation.load(SeqCst);
+            let (tlb, state) = (&world.mmu.tlb, &world.mmu.tlb.cpus()[1]);
+            let newest = tlb.contexts()[A.0].generation.load(SeqCst);
             assert!(state.generation() <= newest);
             if state.generation() != newest {
                 machine.flush(crate::machine::Flush::Current);

@@ -11,10 +11,10 @@ use crate::machine::Machine;
 use crate::primitive::{Ordering::*, modelled::AtomicU32};
 #[cfg(feature = "loom")]
 use crate::tlb::Generation;
-#[cfg(feature = "loom")]
-use crate::tlb::ledger::DebtCause;
 use crate::tlb::{Range, UnmapBatch};
 use crate::units::*;
+#[cfg(feature = "loom")]
+use pagefold_flush::Cause;
 use std::sync::Arc;
 use std::vec;
 
@@ -63,7 +63,7 @@ fn take_and_fill(world: &World, page: Vpn) {
 
 fn flush_and_reuse(world: &World, page: Vpn) {
     let pfn = world.clear(A, page).expect("the page must be mapped");
-    world.mmu.tlb.flush(&world.mmu, A, Range::page(page));
+    world.mmu.tlb.flush(world.mmu.host(), A, Range::page(page));
     world.mmu.machine.fill(pfn, NEW);
 }
 
@@ -124,7 +124,7 @@ fn paying_a_space_and_a_zone() {
             }),
             on(&world, 1, |world| {
                 let _tables = world.lock_tables(A);
-                world.mmu.tlb.settle_space(&world.mmu, A);
+                world.mmu.tlb.settle_space(world.mmu.host(), A);
                 // No debt can arrive under this lock.
                 assert!(!world.mmu.tlb.space_owes(A, CpuId(2)));
                 world.check_debts();
@@ -194,7 +194,7 @@ fn the_next_holder_of_a_folio_pays_for_its_file() {
             }),
             on(&world, 1, move |world| {
                 if locked.load(Acquire) == 1 {
-                    assert_eq!(world.mmu.tlb.settle_file(&world.mmu, FILE).file(), FILE);
+                    assert_eq!(world.mmu.tlb.settle_file(world.mmu.host(), FILE).file(), FILE);
                     world.mmu.machine.fill(frame_of(PAGES[0]), NEW);
                 }
             }),
@@ -303,12 +303,12 @@ fn a_missed_generation_is_found() {
             on(&world, 0, |world| {
                 let (tlb, base) = (&world.mmu.tlb, &world.mmu);
                 world.clear(A, PAGES[0]).expect("the page must be mapped");
-                let newest = tlb.contexts[A.0].generation.fetch_add(1, SeqCst) + 1;
+                let newest = tlb.contexts()[A.0].generation.fetch_add(1, SeqCst) + 1;
                 let remote = |cpu: CpuId| {
                     tlb.drop_pages(base, PAGES[0], 1, Order::ZERO);
-                    tlb.cpus[cpu.index()].set_generation(newest);
+                    tlb.cpus()[cpu.index()].set_generation(newest);
                 };
-                base.machine.shootdown(&tlb.contexts[A.0].cpus(), &remote, &mut || ());
+                base.machine.shootdown(&tlb.contexts()[A.0].cpus(), &remote, &mut || ());
             }),
             on(&world, 1, |world| flush_and_reuse(world, PAGES[1])),
             on(&world, 2, read_all),
@@ -342,9 +342,9 @@ fn beside_a_payer(name: &str, settle: fn(&World)) {
 #[should_panic(expected = "a stale translation led to a reused frame")]
 fn forgetting_by_generation_is_found() {
     beside_a_payer("found: forgetting by generation", |world| {
-        let (tlb, ledger) = (&world.mmu.tlb, &world.mmu.tlb.zones[0]);
+        let (tlb, ledger) = (&world.mmu.tlb, &world.mmu.tlb.zones()[0]);
         if let Some(sum) = ledger.domain.read() {
-            let cause = DebtCause::Frames(Pfn(2), Order::ZERO);
+            let cause = Cause::Frames(Pfn(2), Order::ZERO);
             tlb.pay_sum(&world.mmu, &sum.debt, sum.since, cause);
             let advance = || ledger.paid.fetch_max(sum.debt.generation.0, AcqRel);
             ledger.domain.forget_if(|debt| debt.generation == sum.debt.generation, advance);
@@ -359,9 +359,9 @@ fn forgetting_by_generation_is_found() {
 #[should_panic(expected = "a stale translation led to a reused frame")]
 fn a_payment_that_covers_later_debts_is_found() {
     beside_a_payer("found: a payment said to cover too much", |world| {
-        let (tlb, ledger) = (&world.mmu.tlb, &world.mmu.tlb.zones[0]);
+        let (tlb, ledger) = (&world.mmu.tlb, &world.mmu.tlb.zones()[0]);
         if let Some(sum) = ledger.domain.read() {
-            let cause = DebtCause::Frames(Pfn(2), Order::ZERO);
+            let cause = Cause::Frames(Pfn(2), Order::ZERO);
             tlb.pay_sum(&world.mmu, &sum.debt, sum.since, cause);
             ledger.domain.forget(&sum.debt, || ());
             ledger.paid.fetch_max(sum.debt.generation.0, AcqRel);
@@ -382,7 +382,7 @@ fn a_settle_under_the_lock_of_another_table_is_found() {
             on(&world, 1, |world| {
                 let _other = world.lock_table(A, 1);
                 if world.mmu.machine.mapped(A, PAGES[0]).is_none() {
-                    world.mmu.tlb.settle_space(&world.mmu, A);
+                    world.mmu.tlb.settle_space(world.mmu.host(), A);
                     world.mmu.machine.fill(frame_of(PAGES[0]), NEW);
                 }
             }),
@@ -402,14 +402,15 @@ fn a_debt_left_after_the_lock_is_found() {
         at_once(vec![
             on(&world, 0, |world| {
                 let pfn = world.clear(A, PAGES[0]).expect("the page must be mapped");
-                let mut batch = UnmapBatch::new(&world.mmu);
-                let _ = batch.note_cleared(&world.mmu, &world.mmu.tlb, &world.cleared(A, PAGES[0], pfn));
-                batch.settle(&world.mmu, &world.mmu.tlb);
+                let mut batch = UnmapBatch::new(world.mmu.host());
+                let _ =
+                    batch.note_cleared(world.mmu.host(), &world.mmu.tlb, &world.cleared(A, PAGES[0], pfn));
+                batch.settle(world.mmu.host(), &world.mmu.tlb);
             }),
             on(&world, 1, |world| {
                 let _tables = world.lock_tables(A);
                 if world.mmu.machine.mapped(A, PAGES[0]).is_none() {
-                    world.mmu.tlb.settle_space(&world.mmu, A);
+                    world.mmu.tlb.settle_space(world.mmu.host(), A);
                     world.mmu.machine.fill(frame_of(PAGES[0]), NEW);
                 }
             }),

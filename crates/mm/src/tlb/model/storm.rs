@@ -89,7 +89,7 @@ impl Kernel {
     fn write(&self, page: Vpn) {
         let mut folio = self.folios[page.0 as usize].lock();
         let Some(pfn) = self.folio(page, &mut folio) else { return };
-        let settled = self.world.mmu.tlb.settle_file(&self.world.mmu, FILE);
+        let settled = self.world.mmu.tlb.settle_file(self.world.mmu.host(), FILE);
         let version = self.written[page.0 as usize].load(SeqCst) + 1;
         self.world.mmu.machine.fill(pfn, content(page, version));
         self.written[page.0 as usize].store(version, SeqCst);
@@ -99,7 +99,7 @@ impl Kernel {
     /// Reclaim takes some pages as one batch.
     fn reclaim(&self, pages: impl Iterator<Item = Vpn>) {
         let (base, tlb) = (&self.world.mmu, &self.world.mmu.tlb);
-        let mut batch = UnmapBatch::new(base);
+        let mut batch = UnmapBatch::new(base.host());
         let mut freed = Vec::new();
         for page in pages {
             let mut folio = self.folios[page.0 as usize].lock();
@@ -107,7 +107,7 @@ impl Kernel {
             for space in (0..SPACES).map(SpaceId) {
                 let _tables = self.world.lock_tables(space);
                 if self.world.mmu.machine.clear(space, page).is_some() {
-                    let _ = batch.note_cleared(base, tlb, &self.world.cleared(space, page, pfn));
+                    let _ = batch.note_cleared(base.host(), tlb, &self.world.cleared(space, page, pfn));
                 }
             }
             freed.push(pfn);
@@ -118,7 +118,7 @@ impl Kernel {
     /// The same, noting all pages of a space at once if the policy allows that.
     fn reclaim_together(&self, pages: impl Iterator<Item = Vpn>) {
         let (base, tlb) = (&self.world.mmu, &self.world.mmu.tlb);
-        let mut batch = UnmapBatch::new(base);
+        let mut batch = UnmapBatch::new(base.host());
         if !batch.joins() {
             return self.reclaim(pages);
         }
@@ -143,7 +143,7 @@ impl Kernel {
 
     /// The last step for pages that reclaim has unmapped.
     fn free(&self, mut batch: UnmapBatch, pages: impl IntoIterator<Item = Pfn>) {
-        batch.settle(&self.world.mmu, &self.world.mmu.tlb);
+        batch.settle(self.world.mmu.host(), &self.world.mmu.tlb);
         for pfn in pages {
             let frame = &self.world.mmu.frames[pfn];
             frame.set_owner(Owner::None, PageIndex(0));

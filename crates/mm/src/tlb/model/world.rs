@@ -42,7 +42,7 @@ impl World {
         for space in 0..spaces {
             assert_eq!(mmu.tlb.create(), SpaceId(space));
         }
-        mmu.tlb.files.ensure(FILE.0);
+        mmu.tlb.files().ensure(FILE.0);
         for pfn in (0..frames).map(Pfn) {
             mmu.frames[pfn].place(NodeId(0), ZoneId(0), Mobility::Movable);
             mmu.frames[pfn].set_owner(Owner::File(FILE), PageIndex(pfn.0 as u64));
@@ -55,13 +55,13 @@ impl World {
     pub fn switch(&self, space: SpaceId) {
         let machine = &self.mmu.machine;
         let _off = machine.interrupts_off();
-        self.mmu.tlb.switch(&self.mmu, space, machine.root(space));
+        self.mmu.tlb.switch(self.mmu.host(), space, machine.root(space));
     }
 
     /// This CPU switches to a kernel task.
     pub fn enter_lazy(&self) {
         let _off = self.mmu.machine.interrupts_off();
-        self.mmu.tlb.enter_lazy(&self.mmu);
+        self.mmu.tlb.enter_lazy(self.mmu.host());
     }
 
     pub fn map(&self, space: SpaceId, page: Vpn, pfn: Pfn) {
@@ -93,7 +93,7 @@ impl World {
     /// The clock of this CPU ticks: an interrupt.
     pub fn tick(&self) {
         let _off = self.mmu.machine.interrupts_off();
-        self.mmu.tlb.tick(&self.mmu);
+        self.mmu.tlb.tick(self.mmu.host());
     }
 
     /// Reclaim unmaps a page of a space. Returns the frame if the page was mapped.
@@ -103,26 +103,26 @@ impl World {
 
     /// The same for a page of one of the space's tables.
     pub fn unmap_in(&self, space: SpaceId, table: usize, page: Vpn) -> Option<Pfn> {
-        let mut batch = UnmapBatch::new(&self.mmu);
+        let mut batch = UnmapBatch::new(self.mmu.host());
         let taken = {
             let mut tag = self.lock_table(space, table);
             let taken = self.mmu.machine.clear(space, page);
             if let Some((pfn, writable)) = taken {
                 let cleared = Cleared { writable, ..self.cleared(space, page, pfn) };
-                if let Some(debt) = batch.note_cleared(&self.mmu, &self.mmu.tlb, &cleared) {
+                if let Some(debt) = batch.note_cleared(self.mmu.host(), &self.mmu.tlb, &cleared) {
                     *tag = debt.tag();
                 }
             }
             taken.map(|(pfn, _)| pfn)
         };
-        batch.settle(&self.mmu, &self.mmu.tlb);
+        batch.settle(self.mmu.host(), &self.mmu.tlb);
         taken
     }
 
     /// Pay for the entries of a table, whose lock this task holds, and let a page of it show something else.
     pub fn change_in(&self, space: SpaceId, tag: &mut u32, page: Vpn, pfn: Pfn) {
         if *tag != 0 {
-            self.mmu.tlb.settle_table(&self.mmu, space, page, *tag);
+            self.mmu.tlb.settle_table(self.mmu.host(), space, page, *tag);
             *tag = 0;
         }
         self.mmu.machine.fill(pfn, NEW);
@@ -142,7 +142,7 @@ impl World {
     pub fn reuse_tagged(&self, pfn: Pfn, tag: u32) {
         let generation = self.mmu.tlb.owed_by_tag(ZoneId(0), tag);
         if generation > self.mmu.tlb.paid_up_to(ZoneId(0)) {
-            self.mmu.tlb.settle_zone(&self.mmu, ZoneId(0), generation, pfn, Order::ZERO);
+            self.mmu.tlb.settle_zone(self.mmu.host(), ZoneId(0), generation, pfn, Order::ZERO);
         }
         self.mmu.machine.fill(pfn, NEW);
     }
@@ -160,9 +160,9 @@ impl World {
         let tlb = &self.mmu.tlb;
         for cpu in (0..self.mmu.machine.cpus()).map(|cpu| CpuId(cpu as u16)) {
             for (space, page, pfn) in self.mmu.machine.usable(cpu) {
-                if self.mmu.machine.mapped(space, page) != Some(pfn) && !tlb.cpus[cpu.index()].is_lazy() {
+                if self.mmu.machine.mapped(space, page) != Some(pfn) && !tlb.cpus()[cpu.index()].is_lazy() {
                     assert!(tlb.space_owes(space, cpu), "{cpu:?} holds {page} of {space} and must owe");
-                    let file = tlb.files[FILE.0].read().expect("the file must still owe");
+                    let file = tlb.files()[FILE.0].read().expect("the file must still owe");
                     assert!(file.debt.cpus.contains(cpu) && tlb.done(cpu) < file.debt.generation);
                 }
             }

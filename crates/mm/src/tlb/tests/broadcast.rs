@@ -7,7 +7,7 @@ fn a_broadcast_pays_without_asking() {
     let (bench, a) = Bench::broadcasting(2).used();
     let generation = bench.defer(a);
     bench.pay(generation);
-    bench.tlb.settle_space(&bench.platform, a);
+    bench.tlb.settle_space(bench.platform.host(), a);
     assert_eq!((bench.shootdowns().len(), bench.flushes()), (0, vec![]));
     assert_eq!(bench.broadcasts(), [Broadcast::All]);
     assert_eq!(bench.tlb.paid_up_to(ZoneId(0)), generation);
@@ -21,9 +21,9 @@ fn a_range_is_broadcast_to_four_cpus() {
         let bench = Bench::broadcasting(cpus);
         let space = bench.tlb.create();
         (0..cpus).for_each(|cpu| bench.run(cpu as u16, space));
-        let root = bench.tlb.contexts[space.0].root();
+        let root = bench.tlb.contexts()[space.0].root();
         bench.platform.machine.run_on(0);
-        bench.tlb.flush(&bench.platform, space, Range::entries(Vpn(9), 2, Order::ZERO));
+        bench.tlb.flush(bench.platform.host(), space, Range::entries(Vpn(9), 2, Order::ZERO));
         let pages = Flush::Pages { start: Vpn(9), count: 2, stride: Order::ZERO };
         match cpus {
             3 => assert_eq!((bench.shootdowns().len(), bench.broadcasts()), (1, vec![])),
@@ -33,7 +33,7 @@ fn a_range_is_broadcast_to_four_cpus() {
             ),
         }
         let many = bench.platform.knobs.get(Knob::TlbSinglePageFlushCeiling) + 1;
-        bench.tlb.flush(&bench.platform, space, Range::entries(Vpn(9), many, Order::ZERO));
+        bench.tlb.flush(bench.platform.host(), space, Range::entries(Vpn(9), many, Order::ZERO));
         if cpus == 4 {
             assert_eq!(bench.broadcasts()[1], Broadcast::Of(root, Flush::Current));
         }
@@ -62,7 +62,7 @@ fn a_broadcast_covers_only_debts_drawn_before_it() {
 fn a_list_is_broadcast_if_hardware_can() {
     let (bench, a) = Bench::broadcasting(2).used();
     bench.set(Knob::TlbUnmap, FlushPolicy::List.value());
-    let mut batch = UnmapBatch::new(&bench.platform);
+    let mut batch = UnmapBatch::new(bench.platform.host());
     bench.note(&mut batch, page(a, 9, true));
     bench.settle(&mut batch);
     assert_eq!(bench.broadcasts(), [Broadcast::All]);

@@ -5,7 +5,8 @@ use super::*;
 #[test]
 fn a_batch_tells_for_which_writable_pages_it_will_flush() {
     let (bench, a) = Bench::new(2).used();
-    let (mut batch, mut inner) = (UnmapBatch::new(&bench.platform), UnmapBatch::new(&bench.platform));
+    let (mut batch, mut inner) =
+        (UnmapBatch::new(bench.platform.host()), UnmapBatch::new(bench.platform.host()));
     let told = Arc::new(std::sync::Mutex::new(Vec::<(Event, [u64; 4])>::new()));
     let tell = told.clone();
     *bench.platform.machine.watcher.lock() = Some(Box::new(move |_, event, args| {

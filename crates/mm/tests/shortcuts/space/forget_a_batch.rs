@@ -7,7 +7,7 @@ use crate::tlb::UnmapBatch;
 use crate::units::*;
 
 pub fn unmap<M: Machine>(core: &MmCore<M>, pfn: Pfn) {
-    let mut batch = UnmapBatch::new(core);
+    let mut batch = UnmapBatch::new(core.host());
     core.rmap.try_to_unmap(core, FolioRun::one(&pfn), UnmapMode::default(), &mut batch);
     core::mem::forget(batch);
 }

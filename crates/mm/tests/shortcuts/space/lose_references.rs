@@ -10,5 +10,5 @@ pub fn unmap<M: Machine>(core: &MmCore<M>, id: SpaceId, page: Vpn, batch: &mut U
     let mut tables = core.tables.lock(mmu, id);
     let run = tables.find(page).unwrap();
     let emptied = tables.empty_run(&run, |_| Absent::None);
-    batch.take(mmu, &core.tlb, emptied);
+    batch.take(mmu.host(), &core.tlb, emptied);
 }

@@ -6,5 +6,5 @@ use crate::space::vma::VmaView;
 use crate::units::*;
 
 pub fn drop_pages<M: Machine>(core: &MmCore<M>, id: SpaceId, vma: &VmaView, start: Vpn, end: Vpn) {
-    core.tlb.tighten(core, id, |gather| zap(core, Zap::of(vma, start, end), gather));
+    core.tlb.tighten(core.host(), id, |gather| zap(core, Zap::of(vma, start, end), gather));
 }

@@ -9,6 +9,7 @@ use crate::alloc::{Reserve, Watermark};
 use crate::memory::Gfp;
 use crate::reclaim;
 use core::cell::Cell;
+use pagefold_flush::inside::Inside;
 use std_alloc::vec::Vec;
 
 impl Bench {
@@ -48,7 +49,7 @@ impl Bench {
             let mut tables = self.mm.core.tables.lock(self.mm.mmu(), self.space);
             for page in pages() {
                 let run = tables.find(page).unwrap();
-                gather.tightened(self.mm.mmu(), tables.forbid_writes(&run));
+                gather.tightened(self.mm.mmu().host(), tables.forbid_writes(&run));
             }
         });
     }
@@ -149,7 +150,7 @@ fn settling_a_file_settles_its_addresses() {
         assert_eq!(bench.unmap(), PAGES as usize);
         bench.move_other_cpu(other_cpu);
         let tlb = &bench.mm.core.tlb;
-        assert_eq!(tlb.settle_file(bench.mm.mmu(), bench.file).file(), bench.file);
+        assert_eq!(tlb.settle_file(bench.mm.mmu().host(), bench.file).file(), bench.file);
         bench.check("a payment for the file", other_cpu);
         assert!([0, 1].iter().all(|&cpu| !tlb.space_owes(bench.space, CpuId(cpu))));
     }

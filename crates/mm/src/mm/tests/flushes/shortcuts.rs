@@ -5,6 +5,7 @@ use super::*;
 use crate::frame::FolioPages;
 use crate::memory::{Gfp, Shortage};
 use crate::mm_core::MmCore;
+use crate::table::TakenRun;
 use crate::table::{Absent, Rights, Writes};
 
 // The page of docs/flushes.md begins here.
@@ -94,7 +95,7 @@ fn dropping_a_page_without_a_flush_panics() {
 #[should_panic(expected = "a batch must be settled before it is dropped")]
 fn dropping_an_unsettled_batch_panics() {
     let bench = Bench::used(SharedFile, BATCH, false, OtherCpu::InTheSpace);
-    let mut batch = UnmapBatch::new(bench.mm.mmu());
+    let mut batch = UnmapBatch::new(bench.mm.mmu().host());
     let (pfn, _) = bench.reach(bench.space, AT, false);
     unmap_folio(&bench.mm, pfn, false, &mut batch);
     bench.mm.core.put(pfn);
@@ -129,7 +130,7 @@ fn putting_gathered_pages_twice_panics() {
         tables.take_each(AT, Vpn(AT.0 + PAGES), all, none, |_, emptied| {
             let pages = emptied.mapped();
             core.rmap.remove_range(base, pages);
-            gather.emptied(base, emptied);
+            gather.emptied(base.host(), emptied);
             core.put_many(pages.head, pages.count);
         });
     });
@@ -147,7 +148,7 @@ fn replacing_an_entry_before_the_flush_panics() {
         let run = tables.find(AT).unwrap();
         let emptied = tables.empty_run(&run, |_| Absent::None);
         core.rmap.remove_range(bench.mm.mmu(), emptied.mapped());
-        gather.emptied(bench.mm.mmu(), emptied);
+        gather.emptied(bench.mm.mmu().host(), emptied);
         tables.install_unchanged(run.slot, AT, FolioPages::one(&core.frames, other), Rights::USER);
     });
 }

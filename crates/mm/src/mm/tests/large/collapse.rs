@@ -66,10 +66,10 @@ impl World {
         let (core, base) = (&bench.mm.core, bench.mm.mmu());
         core.frames[head].get(1);
         assert!(core.try_lock_folio(head) && add_to_swap(core, head));
-        let mut batch = UnmapBatch::new(base);
+        let mut batch = UnmapBatch::new(base.host());
         core.rmap.try_to_unmap(core, FolioRun::one(&head), UnmapMode::default(), &mut batch);
         assert_eq!(core.frames[head].mapcount(), 0);
-        batch.settle(base, &core.tlb);
+        batch.settle(base.host(), &core.tlb);
         let slot = core.frames[head].swap_slot();
         bench.blocks.lock().insert(core.swap.place(slot), bench.mm.machine().stamp(head));
         crate::cache::remove_from_swap_cache(core, head, None);
@@ -399,7 +399,7 @@ fn collapse_settles_debts_of_its_table() {
     core.gather(space, |gather| {
         let mut tables = core.tables.lock(core, space);
         let run = tables.find(Vpn(FIRST)).unwrap();
-        gather.tightened(core, tables.forbid_writes(&run));
+        gather.tightened(core.host(), tables.forbid_writes(&run));
     });
     world.run_on(1, Some(space));
     world.load(0, FIRST);

@@ -34,14 +34,14 @@ mod gate;
 mod times;
 
 pub use class::LockClass;
-pub(crate) use gate::{Gate, GateGuard};
-pub(crate) use times::LockTimes;
+pub use gate::{Gate, GateGuard};
+pub use times::LockTimes;
 #[cfg(feature = "one-thread")]
-pub(crate) use times::is_timing;
+pub use times::is_timing;
 #[cfg(feature = "one-thread")]
 pub use times::{ClockGuard, HoldMode, LockClock, LockHold, Since, clock};
 #[cfg(not(feature = "one-thread"))]
-pub(crate) use times::{HoldMode, Since};
+pub use times::{HoldMode, Since};
 
 #[cfg(feature = "one-thread")]
 mod inner {
@@ -102,7 +102,7 @@ mod inner {
     }
 
     /// Whether locks that are taken for the first time are watched.
-    pub(crate) fn is_watching() -> bool {
+    pub fn is_watching() -> bool {
         WATCH.get().is_some()
     }
 
@@ -154,7 +154,7 @@ mod inner {
     impl<T> Guard<'_, T> {
         /// Charge work for which the lock is free in simulated time.
         #[inline(always)]
-        pub(crate) fn pause(&self, charge: impl FnMut()) {
+        pub fn pause(&self, charge: impl FnMut()) {
             self.0.times.pause(charge);
         }
     }
@@ -217,7 +217,7 @@ mod inner {
         }
 
         /// An open lock of a class.
-        pub(crate) const fn of(class: LockClass, value: T) -> Self {
+        pub const fn of(class: LockClass, value: T) -> Self {
             Lock { state: Cell::new(UNASKED), times: LockTimes::of(class), value: UnsafeCell::new(value) }
         }
 
@@ -235,7 +235,7 @@ mod inner {
 
         /// Take the lock for what Linux does as one of many readers: such holds do not wait for each other.
         #[inline(always)]
-        pub(crate) fn share(&self) -> Guard<'_, T> {
+        pub fn share(&self) -> Guard<'_, T> {
             if self.state.get() != FREE {
                 return self.lock_slowly(HoldMode::Shared);
             }
@@ -244,7 +244,7 @@ mod inner {
 
         /// Take the lock for what Linux does without one, by RCU: such holds take no simulated time.
         #[inline(always)]
-        pub(crate) fn look(&self) -> Guard<'_, T> {
+        pub fn look(&self) -> Guard<'_, T> {
             if self.state.get() != FREE {
                 return self.lock_slowly(HoldMode::Unseen);
             }
@@ -268,7 +268,7 @@ mod inner {
 
         /// Take the lock as by [`Lock::share`] if it is free.
         #[inline(always)]
-        pub(crate) fn try_share(&self) -> Option<Guard<'_, T>> {
+        pub fn try_share(&self) -> Option<Guard<'_, T>> {
             if self.state.get() != FREE {
                 return self.try_lock_slowly(HoldMode::Shared);
             }
@@ -318,7 +318,7 @@ mod inner {
         }
 
         /// Forget when the free lock was held, and by whom: it protects something else from now on.
-        pub(crate) fn renew(&self) {
+        pub fn renew(&self) {
             self.times.renew();
         }
 
@@ -365,7 +365,7 @@ mod inner {
         }
 
         /// An open lock of a class.
-        pub(crate) fn of(_class: super::LockClass, value: T) -> Self {
+        pub fn of(_class: super::LockClass, value: T) -> Self {
             Self::new(value)
         }
 
@@ -397,7 +397,7 @@ mod inner {
         }
 
         /// An open lock of a class.
-        pub(crate) const fn of(_class: super::LockClass, value: T) -> Self {
+        pub const fn of(_class: super::LockClass, value: T) -> Self {
             Self::new(value)
         }
 
@@ -421,24 +421,24 @@ pub use inner::{Guard, Lock};
 impl<T> Lock<T> {
     /// As [`Lock::lock`]; on one thread: for what Linux does as one of many readers.
     #[inline]
-    pub(crate) fn share(&self) -> Guard<'_, T> {
+    pub fn share(&self) -> Guard<'_, T> {
         self.lock()
     }
 
     /// As [`Lock::lock`]; on one thread: for what Linux does without a lock.
     #[inline]
-    pub(crate) fn look(&self) -> Guard<'_, T> {
+    pub fn look(&self) -> Guard<'_, T> {
         self.lock()
     }
 
     /// As [`Lock::try_lock`]; on one thread: for what Linux does as one of many readers.
     #[inline]
-    pub(crate) fn try_share(&self) -> Option<Guard<'_, T>> {
+    pub fn try_share(&self) -> Option<Guard<'_, T>> {
         self.try_lock()
     }
 }
 #[cfg(feature = "one-thread")]
-pub(crate) use inner::is_watching;
+pub use inner::is_watching;
 #[cfg(feature = "one-thread")]
 pub use inner::{HeldLocks, Watch, held, switch_cpu, watch};
 

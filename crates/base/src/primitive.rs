@@ -6,16 +6,22 @@
 //!   one thread. A locked read-modify-write costs about 20 cycles, and an access path has a dozen of them. The types
 //!   are then not `Sync`, so using them from two threads does not compile.
 //!
-//! In unit tests of the first they count how often they are changed (`counted`).
+//! With the feature `counted`, for unit tests, those of the first count how often they are changed.
 //!
 //! Under a model checker (features `loom` and `shuttle`) the atomics of [`modelled`] are the checker's; all others stay
 //! real.
 
 #[cfg(not(feature = "one-thread"))]
 pub use core::sync::atomic::{AtomicBool, Ordering};
-#[cfg(not(any(feature = "one-thread", all(test, not(any(feature = "loom", feature = "shuttle"))))))]
+#[cfg(not(any(
+    feature = "one-thread",
+    all(feature = "counted", not(any(feature = "loom", feature = "shuttle")))
+)))]
 pub use core::sync::atomic::{AtomicI64, AtomicU16, AtomicU32, AtomicU64};
-#[cfg(all(test, not(any(feature = "one-thread", feature = "loom", feature = "shuttle"))))]
+#[cfg(all(
+    feature = "counted",
+    not(any(feature = "one-thread", feature = "loom", feature = "shuttle"))
+))]
 pub use counted::{AtomicI64, AtomicU16, AtomicU32, AtomicU64};
 
 #[cfg(feature = "one-thread")]
@@ -44,8 +50,8 @@ pub mod modelled {
     pub use shuttle::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
 }
 
-#[cfg(all(test, not(any(feature = "one-thread", feature = "loom", feature = "shuttle"))))]
-pub(crate) mod counted;
+#[cfg(all(feature = "counted", not(any(feature = "one-thread", feature = "loom", feature = "shuttle"))))]
+pub mod counted;
 
 #[cfg(feature = "loom")]
 mod explored;

@@ -1,12 +1,12 @@
 //! Changing a range of a space: collect cleared entries, flush once, then release what they held.
-#![expect(clippy::disallowed_methods, reason = "it passes references to the code that drops them")]
 
-use super::emptied::{Emptied, Tightened};
-use super::{Range, Tlb, stale};
-use crate::event::{Concern, Event};
-use crate::machine::{Machine, Scope};
-use crate::platform::Platform;
-use crate::units::*;
+use super::batch::stale;
+use super::{Tlb, in_step};
+use crate::cleared::Cleared;
+use crate::emptied::{Emptied, Tightened};
+use crate::host::{Host, Notice, Step};
+use crate::range::Range;
+use base::units::*;
 use smallvec::SmallVec;
 
 /// Folios, with the number of references to drop of each. Inline for a few folios, as most calls drop few.
@@ -91,13 +91,13 @@ impl Gather {
 
     /// Take entries that were emptied. Their references are dropped after the flush.
     #[inline(always)]
-    pub fn emptied<M: Machine>(&mut self, platform: &Platform<M>, emptied: Emptied) {
-        self.touch(platform, emptied.what());
+    pub fn emptied<H: Host>(&mut self, host: &H, emptied: Emptied) {
+        self.touch(host, emptied.what());
         self.drop_later(emptied);
     }
 
     /// Take entries that are emptied in ascending order.
-    pub(crate) fn ascending(&mut self) -> Ascending<'_> {
+    pub fn ascending(&mut self) -> Ascending<'_> {
         Ascending { space: self.space, gather: self, first: Vpn(0), end: Vpn(0) }
     }
 
@@ -119,15 +119,15 @@ impl Gather {
 
     /// Take entries that lost rights or marks.
     #[inline]
-    pub(crate) fn tightened<M: Machine>(&mut self, platform: &Platform<M>, tightened: Tightened) {
-        self.touch(platform, tightened.what());
+    pub fn tightened<H: Host>(&mut self, host: &H, tightened: Tightened) {
+        self.touch(host, tightened.what());
         tightened.used_up();
     }
 
     #[inline(always)]
-    fn touch<M: Machine>(&mut self, platform: &Platform<M>, cleared: &super::Cleared) {
+    fn touch<H: Host>(&mut self, host: &H, cleared: &Cleared) {
         check_space(cleared.space, self.space);
-        stale(platform, cleared, true);
+        stale(host, cleared, true);
         self.touched.add(cleared.page, cleared.pages as u64, cleared.order);
     }
 
@@ -138,13 +138,13 @@ impl Gather {
     }
 
     /// Free a page-table page that was reserved for the tree; hardware never saw it.
-    pub(crate) fn unused_table(&mut self, table: Pfn) {
+    pub fn unused_table(&mut self, table: Pfn) {
         self.tables.push(table);
     }
 }
 
 /// A [`Gather`] for page-sized entries in ascending order, which records their hull once.
-pub(crate) struct Ascending<'a> {
+pub struct Ascending<'a> {
     gather: &'a mut Gather,
     space: SpaceId,
     /// From the first page to the last, if any.
@@ -155,10 +155,10 @@ pub(crate) struct Ascending<'a> {
 impl Ascending<'_> {
     /// [`Gather::emptied`] of a page-sized entry after the previous ones.
     #[inline(always)]
-    pub fn emptied<M: Machine>(&mut self, platform: &Platform<M>, emptied: Emptied) {
+    pub fn emptied<H: Host>(&mut self, host: &H, emptied: Emptied) {
         let what = emptied.what();
         check_space(what.space, self.space);
-        stale(platform, what, true);
+        stale(host, what, true);
         if self.end == Vpn(0) {
             self.first = what.page;
         }
@@ -210,10 +210,10 @@ impl Tightening {
 
     /// Take entries that lost rights or marks.
     #[inline]
-    pub(crate) fn tightened<M: Machine>(&mut self, platform: &Platform<M>, tightened: Tightened) {
+    pub fn tightened<H: Host>(&mut self, host: &H, tightened: Tightened) {
         let what = tightened.what();
         check_space(what.space, self.space);
-        stale(platform, what, true);
+        stale(host, what, true);
         self.touched.add(what.page, what.pages as u64, what.order);
         tightened.used_up();
     }
@@ -225,7 +225,7 @@ impl Tightening {
     }
 
     /// Flush the whole space.
-    pub(crate) fn everything(&mut self) {
+    pub fn everything(&mut self) {
         self.all = true;
     }
 
@@ -238,9 +238,9 @@ impl Tlb {
     /// Change entries of a space. `change` records what it clears. On return that has been flushed, and other debts
     /// of the space have been paid, unless the space has ended: then no CPU runs it. `release` frees what the change
     /// collected.
-    pub fn gather<M: Machine, R>(
+    pub fn gather<H: Host, R>(
         &self,
-        platform: &Platform<M>,
+        host: &H,
         space: SpaceId,
         change: impl FnOnce(&mut Gather) -> R,
         release: impl FnOnce(Finished<'_>),
@@ -250,18 +250,17 @@ impl Tlb {
         let mut gather = Gather::new(space);
         let result = change(&mut gather);
         let range = self.to_flush(space, gather.touched.range()).filter(|_| alive);
-        let _scope = platform.scope(Scope::TlbFinishMmu);
+        let _scope = in_step(host, Step::Finish);
         if let Some(range) = range {
-            self.flush(platform, space, range);
+            self.flush(host, space, range);
         }
         self.end_tightening(space);
         if alive {
-            self.settle_space(platform, space);
+            self.settle_space(host, space);
         }
-        flushed(platform, space, range);
+        flushed(host, space, range);
         if let Some((start, end)) = gather.changed {
-            let concern = Concern::Pages { space, first: start, count: end.0 - start.0 };
-            platform.event(Event::TlbHazard, concern.args());
+            host.tell(Notice::Changed(space, start, end.0 - start.0));
         }
         release(Finished { folios: &gather.folios, tables: &gather.tables });
         result
@@ -278,9 +277,9 @@ impl Tlb {
     }
 
     /// Take rights or marks from entries of a space. `change` records which. On return that has been flushed.
-    pub fn tighten<M: Machine, R>(
+    pub fn tighten<H: Host, R>(
         &self,
-        platform: &Platform<M>,
+        host: &H,
         space: SpaceId,
         change: impl FnOnce(&mut Tightening) -> R,
     ) -> R {
@@ -288,12 +287,12 @@ impl Tlb {
         let mut tightening = Tightening { space, touched: Touched::NOTHING, all: false };
         let result = change(&mut tightening);
         let range = self.to_flush(space, tightening.range());
-        let _scope = platform.scope(Scope::TlbFinishMmu);
+        let _scope = in_step(host, Step::Finish);
         if let Some(range) = range {
-            self.flush(platform, space, range);
+            self.flush(host, space, range);
         }
         self.end_tightening(space);
-        flushed(platform, space, range);
+        flushed(host, space, range);
         result
     }
 }
@@ -313,9 +312,8 @@ fn not_flushed(space: SpaceId, flushed: SpaceId) -> ! {
 }
 
 /// Report to observers that no CPU holds what a flush was for.
-pub(super) fn flushed<M: Machine>(platform: &Platform<M>, space: SpaceId, range: Option<Range>) {
+pub(crate) fn flushed<H: Host>(host: &H, space: SpaceId, range: Option<Range>) {
     if let Some(range) = range {
-        let concern = Concern::FlushedAtOnce { space, first: range.start, count: range.pages };
-        platform.event(Event::TlbHazard, concern.args());
+        host.tell(Notice::Flushed(space, range));
     }
 }

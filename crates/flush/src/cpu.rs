@@ -1,12 +1,12 @@
 //! One CPU: the space that it has loaded, and what it has cached under each address-space number.
 
-use super::debt::Generation;
-use crate::machine::Asid;
-use crate::primitive::{
+use crate::debt::Generation;
+use crate::host::Asid;
+use base::primitive::{
     Ordering::*,
     modelled::{AtomicBool, AtomicU32, AtomicU64},
 };
-use crate::units::*;
+use base::units::*;
 use std_alloc::boxed::Box;
 
 const NO_SPACE: u32 = u32::MAX;
@@ -23,7 +23,7 @@ struct AsidSlot {
 }
 
 /// Written only by its own CPU; others read `space` and `lazy`.
-pub(super) struct CpuTlb {
+pub struct CpuTlb {
     space: AtomicU32,
     lazy: AtomicBool,
     /// Index of the slot that is loaded.
@@ -37,7 +37,8 @@ pub(super) struct CpuTlb {
 }
 
 impl CpuTlb {
-    pub(super) fn new(asids: usize) -> CpuTlb {
+    /// It has no space loaded.
+    pub fn new(asids: usize) -> CpuTlb {
         CpuTlb {
             space: AtomicU32::new(NO_SPACE),
             lazy: AtomicBool::new(false),
@@ -51,44 +52,47 @@ impl CpuTlb {
 
     /// The CPU has caught up with all debts up to this generation.
     #[inline]
-    pub(super) fn done(&self) -> Generation {
+    pub fn done(&self) -> Generation {
         Generation(self.done.load(Acquire))
     }
 
     /// The time of that, by its own clock.
-    pub(super) fn done_at(&self) -> Nanos {
+    pub fn done_at(&self) -> Nanos {
         self.done_at.load(Relaxed)
     }
 
     /// The CPU has caught up with its space; `drawn` was the newest generation when it began.
-    pub(super) fn set_done(&self, drawn: Generation, now: Nanos) {
+    pub fn set_done(&self, drawn: Generation, now: Nanos) {
         self.done.fetch_max(drawn.0, AcqRel);
         self.done_at.store(now, Relaxed);
     }
 
     /// Whether a program's access could use a cached translation before the CPU compares generations.
     #[inline]
-    pub(super) fn runs_user_code(&self) -> bool {
+    pub fn runs_user_code(&self) -> bool {
         !self.lazy.load(SeqCst) && self.space.load(SeqCst) != NO_SPACE
     }
 
-    pub(super) fn space(&self) -> Option<SpaceId> {
+    /// The space that is loaded.
+    pub fn space(&self) -> Option<SpaceId> {
         let raw = self.space.load(Acquire);
         (raw < ARRIVING).then_some(SpaceId(raw))
     }
 
-    pub(super) fn runs(&self, space: SpaceId) -> bool {
+    /// Whether a space is loaded.
+    pub fn runs(&self, space: SpaceId) -> bool {
         self.space.load(Acquire) == space.0
     }
 
     /// Whether it runs a kernel task on borrowed tables. A CPU that skips it for that reason has raised the space's
     /// generation before: either it reads that this CPU is back, or this CPU reads the new generation when it comes
     /// back.
-    pub(super) fn is_lazy(&self) -> bool {
+    pub fn is_lazy(&self) -> bool {
         self.lazy.load(SeqCst)
     }
 
-    pub(super) fn set_lazy(&self, lazy: bool) {
+    /// It runs a kernel task on borrowed tables from now on, or does not.
+    pub fn set_lazy(&self, lazy: bool) {
         self.lazy.store(lazy, SeqCst);
     }
 
@@ -96,28 +100,31 @@ impl CpuTlb {
         &self.slots[self.loaded.load(Relaxed) as usize]
     }
 
-    pub(super) fn generation(&self) -> u64 {
+    /// The generation of the loaded space that it has caught up with.
+    pub fn generation(&self) -> u64 {
         self.slot().generation.load(Acquire)
     }
 
-    pub(super) fn set_generation(&self, generation: u64) {
+    /// It has caught up with this generation.
+    pub fn set_generation(&self, generation: u64) {
         self.slot().generation.store(generation, Release);
     }
 
-    pub(super) fn unload(&self) {
+    /// It has no space loaded any more.
+    pub fn unload(&self) {
         self.space.store(NO_SPACE, SeqCst);
         self.lazy.store(false, SeqCst);
     }
 
     /// Begin to load a space, before the space's generation is read. From now on this CPU must be asked, because it
     /// compares no more generations; a request waits until its interrupts are on again.
-    pub(super) fn begin_load(&self) {
+    pub fn begin_load(&self) {
         self.space.store(ARRIVING, SeqCst);
         self.lazy.store(false, SeqCst);
     }
 
     /// Choose a slot for a space. Returns its number, and whether its cached translations are still valid.
-    pub(super) fn load(&self, space: SpaceId, context: u64, newest: u64) -> (Asid, bool) {
+    pub fn load(&self, space: SpaceId, context: u64, newest: u64) -> (Asid, bool) {
         let known = self.slots.iter().position(|slot| slot.context.load(Relaxed) == context);
         let index = known.unwrap_or_else(|| {
             let next = self.next.load(Relaxed) as usize % self.slots.len();

@@ -18,10 +18,9 @@
 //! *Why not otherwise.* Asking for a proof where a page is freed would burden code that frees pages which were never
 //! mapped. Flushing in the function that clears would flush each page by itself.
 
-use super::cleared::Cleared;
-use crate::frame::{FolioPages, FrameTable};
-use crate::linear::linear;
-use crate::units::*;
+use crate::cleared::Cleared;
+use base::linear;
+use base::units::*;
 
 /// Entries of one table that were emptied, under the lock of its tree, with the references that they held.
 #[must_use = "CPUs may still use these entries: give this to a gather or a batch, or flush it"]
@@ -66,20 +65,20 @@ linear!(
 impl Emptied {
     /// Entries that `table`'s room has just emptied: `raw` is the first entry with the marks of all.
     #[inline(always)]
-    pub(crate) fn new(what: Cleared, table: Pfn, raw: u64) -> Emptied {
+    pub fn new(what: Cleared, table: Pfn, raw: u64) -> Emptied {
         Emptied { what, table, uncounted: false, raw }
     }
 
     /// The first entry, with all marks that hardware had set in any of them.
     #[inline(always)]
-    pub(crate) fn raw(&self) -> u64 {
+    pub fn raw(&self) -> u64 {
         self.raw
     }
 
-    /// The pages that were mapped.
+    /// What was emptied.
     #[inline(always)]
-    pub fn mapped(&self) -> FolioPages {
-        FolioPages { head: self.what.head, first: self.what.pfn, count: self.what.pages }
+    pub fn what(&self) -> &Cleared {
+        &self.what
     }
 
     /// The first page, and the page after the last.
@@ -94,27 +93,22 @@ impl Emptied {
         self.what.order != Order::ZERO
     }
 
-    #[inline(always)]
-    pub(super) fn what(&self) -> &Cleared {
-        &self.what
-    }
-
     /// The table that contained the entries.
     #[inline(always)]
-    pub(super) fn table(&self) -> Pfn {
+    pub(crate) fn table(&self) -> Pfn {
         self.table
     }
 
     /// The content is dropped, so that the addresses will read something else.
     #[inline]
-    pub(crate) fn dropping_content(mut self) -> Emptied {
+    pub fn dropping_content(mut self) -> Emptied {
         self.what.dropped = true;
         self
     }
 
     /// They mapped the zero page; its entries hold no reference.
     #[inline(always)]
-    pub(crate) fn of_zeroes(mut self, zero: Pfn) -> Emptied {
+    pub fn of_zeroes(mut self, zero: Pfn) -> Emptied {
         assert!(self.what.head == zero, "only entries of the zero page hold no reference");
         self.uncounted = true;
         self
@@ -122,13 +116,13 @@ impl Emptied {
 
     /// They were restored in the same hold of the lock.
     #[inline]
-    pub(crate) fn put_back(self) {
+    pub fn put_back(self) {
         self.spend();
     }
 
     /// Release the references: there is a flush or a debt.
     #[inline(always)]
-    pub(super) fn into_refs(self) -> Refs {
+    pub(crate) fn into_refs(self) -> Refs {
         // Each entry held one.
         let count = if self.uncounted { 0 } else { self.what.pages >> self.what.order.0 };
         let refs = Refs { head: self.what.head, count };
@@ -141,25 +135,25 @@ impl Tightened {
     /// Entries that `table`'s room has just taken rights from: `raw` is the first entry before that, with the marks
     /// of all.
     #[inline(always)]
-    pub(crate) fn new(what: Cleared, raw: u64) -> Tightened {
+    pub fn new(what: Cleared, raw: u64) -> Tightened {
         Tightened { what, raw }
     }
 
     /// The first entry before that, with the marks of all.
     #[inline(always)]
-    pub(crate) fn raw(&self) -> u64 {
+    pub fn raw(&self) -> u64 {
         self.raw
     }
 
     /// The entries that lost rights.
     #[inline(always)]
-    pub(super) fn what(&self) -> &Cleared {
+    pub fn what(&self) -> &Cleared {
         &self.what
     }
 
     /// Consume the value: there is a flush.
     #[inline(always)]
-    pub(super) fn used_up(self) {
+    pub(crate) fn used_up(self) {
         self.spend();
     }
 }
@@ -171,17 +165,9 @@ impl Refs {
         self.head
     }
 
-    /// Drop them. The caller holds another reference of the folio.
-    #[inline]
-    pub fn put_held(self, frames: &FrameTable) {
-        let last = self.count > 0 && frames[self.head].put(self.count);
-        assert!(!last, "the caller must hold another reference of {}", self.head);
-        self.spend();
-    }
-
     /// The folio and the number of references, for the code that drops them.
     #[inline(always)]
-    pub(crate) fn into_parts(self) -> (Pfn, u32) {
+    pub fn into_parts(self) -> (Pfn, u32) {
         let parts = (self.head, self.count);
         self.spend();
         parts

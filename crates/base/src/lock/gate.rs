@@ -7,9 +7,9 @@
 //! time: Linux has no such lock, its readers find tables by RCU.
 
 #[cfg(not(feature = "one-thread"))]
-pub(crate) use spinning::{Gate, GateGuard};
+pub use spinning::{Gate, GateGuard};
 #[cfg(feature = "one-thread")]
-pub(crate) use watched::{Gate, GateGuard};
+pub use watched::{Gate, GateGuard};
 
 #[cfg(not(feature = "one-thread"))]
 mod spinning {
@@ -20,10 +20,10 @@ mod spinning {
 
     /// A short lock for many or one.
     #[derive(Default)]
-    pub(crate) struct Gate(AtomicU32);
+    pub struct Gate(AtomicU32);
 
     /// Releases the gate when dropped.
-    pub(crate) struct GateGuard<'a> {
+    pub struct GateGuard<'a> {
         gate: &'a Gate,
         /// What it has put into the word: one of those inside, or [`ALONE`].
         put: u32,
@@ -56,7 +56,7 @@ mod spinning {
 
         /// Go in with others, unless one is in alone or waits to be.
         #[inline]
-        pub(crate) fn try_share(&self) -> Option<GateGuard<'_>> {
+        pub fn try_share(&self) -> Option<GateGuard<'_>> {
             if self.0.fetch_add(1, Acquire) & ALONE != 0 {
                 self.0.fetch_sub(1, Relaxed);
                 return None;
@@ -91,7 +91,7 @@ mod spinning {
 
         /// Go in alone if nobody is inside.
         #[inline]
-        pub(crate) fn try_alone(&self) -> Option<GateGuard<'_>> {
+        pub fn try_alone(&self) -> Option<GateGuard<'_>> {
             self.take().then(|| GateGuard { gate: self, put: ALONE })
         }
     }
@@ -99,12 +99,12 @@ mod spinning {
     impl GateGuard<'_> {
         /// Whether no other task can be inside.
         #[inline]
-        pub(crate) fn is_alone(&self) -> bool {
+        pub fn is_alone(&self) -> bool {
             self.put == ALONE
         }
 
         /// Leave, and come back alone. Others may have been alone in between.
-        pub(crate) fn become_alone(&mut self) {
+        pub fn become_alone(&mut self) {
             if !self.is_alone() {
                 self.gate.0.fetch_sub(1, Release);
                 self.gate.alone_slowly();
@@ -145,10 +145,10 @@ mod watched {
     const UNASKED: State = State::MIN;
 
     /// A short lock for many or one.
-    pub(crate) struct Gate(Cell<State>);
+    pub struct Gate(Cell<State>);
 
     /// Releases the gate when dropped.
-    pub(crate) struct GateGuard<'a> {
+    pub struct GateGuard<'a> {
         gate: &'a Gate,
         by: State,
     }
@@ -168,7 +168,7 @@ mod watched {
 
         /// Go in with others, unless one is in alone or waits to be.
         #[inline]
-        pub(crate) fn try_share(&self) -> Option<GateGuard<'_>> {
+        pub fn try_share(&self) -> Option<GateGuard<'_>> {
             self.try_enter(1)
         }
 
@@ -179,7 +179,7 @@ mod watched {
         }
 
         /// Go in alone if nobody is inside.
-        pub(crate) fn try_alone(&self) -> Option<GateGuard<'_>> {
+        pub fn try_alone(&self) -> Option<GateGuard<'_>> {
             self.try_enter(ALONE)
         }
 
@@ -254,12 +254,12 @@ mod watched {
     impl GateGuard<'_> {
         /// Whether no other task can be inside.
         #[inline(always)]
-        pub(crate) fn is_alone(&self) -> bool {
+        pub fn is_alone(&self) -> bool {
             self.by == ALONE
         }
 
         /// Leave, and come back alone. Others may have been alone in between.
-        pub(crate) fn become_alone(&mut self) {
+        pub fn become_alone(&mut self) {
             if !self.is_alone() {
                 self.gate.leave(self.by);
                 self.gate.go_in(ALONE);

@@ -9,10 +9,10 @@
 //! for the older debt and is done with it is dropped when the newer one is joined, so a sum never asks more of a CPU
 //! than what it owed at the last join.
 
-use crate::lock::Lock;
-use crate::machine::CpuSet;
-use crate::primitive::{Ordering::*, modelled::AtomicBool};
-use crate::units::*;
+use base::cpus::CpuSet;
+use base::lock::Lock;
+use base::primitive::{Ordering::*, modelled::AtomicBool};
+use base::units::*;
 
 /// The bits of a generation that make a tag. Few in models, so that tags wrap.
 const TAG_MASK: u64 = if cfg!(any(feature = "loom", feature = "shuttle")) { 0b111 } else { u32::MAX as u64 };
@@ -34,14 +34,14 @@ impl Generation {
     /// The newest generation up to `newest` that has this tag. A generation whose tag has been reused since counts as
     /// newer than it is, which costs a payment and forgets no debt.
     #[inline]
-    pub(crate) const fn of_tag(tag: u32, newest: Generation) -> Generation {
+    pub const fn of_tag(tag: u32, newest: Generation) -> Generation {
         Generation(newest.0.saturating_sub(newest.0.wrapping_sub(tag as u64) & TAG_MASK))
     }
 }
 
 /// CPUs that must catch up, and with what.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(crate) struct Debt {
+pub struct Debt {
     /// CPUs that may hold stale translations.
     pub cpus: CpuSet,
     /// Drawn after the last of their entries was cleared.
@@ -68,14 +68,16 @@ impl Debt {
 
 /// A joined debt, and the time of its oldest part.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Sum {
+pub struct Sum {
+    /// The debt.
     pub debt: Debt,
+    /// When its oldest part was left.
     pub since: Nanos,
 }
 
 /// A place where debts are kept: a space, a file, the free frames of a zone.
 #[derive(Default)]
-pub(super) struct Domain {
+pub struct Domain {
     /// Whether there is a debt. Read without the lock by callers whose own locks keep new debts away.
     owes: AtomicBool,
     sum: Lock<Option<Sum>>,
@@ -101,7 +103,7 @@ impl Domain {
 
     /// Whether there is a debt, without looking at the CPUs' progress.
     #[inline]
-    pub(crate) fn owes(&self) -> bool {
+    pub fn owes(&self) -> bool {
         self.owes.load(Acquire)
     }
 
@@ -112,7 +114,7 @@ impl Domain {
 
     /// Run `then`, while the domain cannot change, if no debt was joined since `debt` was read. An older generation
     /// that was drawn before and arrives late counts, too: its CPUs may be others.
-    pub(crate) fn if_unchanged<R>(&self, debt: &Debt, then: impl FnOnce() -> R) {
+    pub fn if_unchanged<R>(&self, debt: &Debt, then: impl FnOnce() -> R) {
         let sum = self.sum.lock();
         if sum.is_some_and(|sum| sum.debt == *debt) {
             then();
@@ -124,7 +126,7 @@ impl Domain {
         self.forget_if(|debt| debt == paid, then);
     }
 
-    pub(super) fn forget_if<R>(&self, is_paid: impl FnOnce(&Debt) -> bool, then: impl FnOnce() -> R) {
+    pub fn forget_if<R>(&self, is_paid: impl FnOnce(&Debt) -> bool, then: impl FnOnce() -> R) {
         let mut sum = self.sum.lock();
         if sum.is_some_and(|sum| is_paid(&sum.debt)) {
             *sum = None;

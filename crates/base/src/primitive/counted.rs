@@ -10,7 +10,7 @@ std::thread_local! {
 }
 
 /// Read-modify-writes of integers that this thread has done so far; those of locks and booleans are not counted.
-pub(crate) fn changes() -> u64 {
+pub fn changes() -> u64 {
     CHANGES.with(Cell::get)
 }
 

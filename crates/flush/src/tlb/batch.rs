@@ -21,21 +21,17 @@
 //! never set was never in a TLB. The other half, that an entry is in *one* CPU's TLB only, needs page tables for each
 //! CPU and is not modelled. `latr` is modelled for unmapping by reclaim; munmap waits for its flush as with the other
 //! policies.
-#![expect(clippy::disallowed_methods, reason = "it leaves debts")]
 
-use super::cleared::Cleared;
-use super::debt::{Debt, Generation};
-use super::emptied::{Emptied, Refs};
-use super::{Context, Initiator, Range, Tlb, announce};
-use crate::event::Event;
-use crate::frame::{Frame, FrameTable, Owner};
-use crate::knobs::{FlushShape, Knob};
-use crate::linear::linear;
-use crate::machine::{CpuSet, Machine, Scope};
-use crate::platform::Platform;
-use crate::primitive::Ordering::*;
-use crate::stat::Stat;
-use crate::units::*;
+use super::{Context, Initiator, Tlb, announce, in_step};
+use crate::cleared::Cleared;
+use crate::debt::{Debt, Generation};
+use crate::emptied::{Emptied, Refs};
+use crate::host::{Counter, Host, Notice, Shape, Step, Tunable};
+use crate::range::Range;
+use base::cpus::CpuSet;
+use base::linear;
+use base::primitive::Ordering::*;
+use base::units::*;
 use smallvec::SmallVec;
 use std_alloc::vec::Vec;
 
@@ -75,7 +71,7 @@ struct ClearedEntries<'a> {
 #[must_use = "debts must be settled"]
 pub struct UnmapBatch {
     /// When the policy flushes.
-    shape: FlushShape,
+    shape: Shape,
     /// Flushes of larger folios are never deferred.
     lazy_max_order: Order,
     /// The debt to pay when the batch is settled.
@@ -94,9 +90,9 @@ linear!(UnmapBatch, this => this.owes, "a batch must be settled before it is dro
 
 impl UnmapBatch {
     /// No debts.
-    pub fn new<M: Machine>(platform: &Platform<M>) -> UnmapBatch {
-        let shape = platform.knobs.flush_policy().shape();
-        let lazy_max_order = Order(platform.knobs.get(Knob::TlbLazyMaxOrder) as u8);
+    pub fn new<H: Host>(host: &H) -> UnmapBatch {
+        let shape = host.shape();
+        let lazy_max_order = Order(host.tunable(Tunable::MaxDeferredOrder) as u8);
         let (debt, list) = (Debt::default(), Vec::new());
         UnmapBatch { shape, lazy_max_order, debt, owes: false, writable: false, list, listed: 0, told: 0 }
     }
@@ -104,56 +100,47 @@ impl UnmapBatch {
     /// Take entries that were emptied, under the lock of their tree, which is still held. If CPUs may still use them,
     /// mark their table with the debt that is left.
     #[inline]
-    pub fn take<M: Machine>(&mut self, platform: &Platform<M>, tlb: &Tlb, emptied: Emptied) -> Refs {
-        if let Some(generation) = self.note(platform, tlb, emptied.what()) {
-            platform.frames[emptied.table()].set_debt(generation.tag());
+    pub fn take<H: Host>(&mut self, host: &H, tlb: &Tlb, emptied: Emptied) -> Refs {
+        if let Some(generation) = self.note(host, tlb, emptied.what()) {
+            host.set_tag(emptied.table(), generation.tag());
         }
         emptied.into_refs()
     }
 
     /// Note a run that was cleared. If CPUs may still use it, returns the generation of the debt that was left.
-    fn note<M: Machine>(
-        &mut self,
-        platform: &Platform<M>,
-        tlb: &Tlb,
-        cleared: &Cleared,
-    ) -> Option<Generation> {
+    fn note<H: Host>(&mut self, host: &H, tlb: &Tlb, cleared: &Cleared) -> Option<Generation> {
         if !must_flush(tlb, cleared) {
             return None;
         }
-        stale(platform, cleared, false);
+        stale(host, cleared, false);
         match self.shape {
-            FlushShape::Now { spares_unused: true } if cleared.never_used => {
-                platform.count(Stat::TlbFlushSpared, i64::from(cleared.pages));
+            Shape::Now { spares_unused: true } if cleared.never_used => {
+                host.count(host.cpu(), Counter::Spared, cleared.pages);
                 return None;
             }
-            FlushShape::Now { .. } => {
+            Shape::Now { .. } => {
                 let range = Range::entries(cleared.page, cleared.pages as u64, cleared.order);
-                tlb.flush(platform, cleared.space, range);
+                tlb.flush(host, cleared.space, range);
                 return None;
             }
-            FlushShape::Collect { .. } | FlushShape::Defer { .. } => {}
+            Shape::Collect { .. } | Shape::Defer { .. } => {}
         }
-        let head = &platform.frames[cleared.head];
-        let file = match head.owner() {
-            Owner::File(file) => Some(file),
-            _ => None,
-        };
+        let folio = host.folio(cleared.head);
         let left = ClearedEntries {
             space: cleared.space,
-            file,
+            file: folio.file,
             pages: cleared.pages,
             heads: &[cleared.head],
             first: cleared.pfn,
             writable: cleared.writable,
-            defers: !cleared.dropped && head.order() <= self.lazy_max_order,
+            defers: !cleared.dropped && folio.order <= self.lazy_max_order,
         };
-        let (generation, debt) = self.leave(platform, tlb, &left)?;
+        let (generation, debt) = self.leave(host, tlb, &left)?;
         if self.is_listed() {
             let (page, order) = (cleared.page, cleared.order);
             let context = tlb.contexts[cleared.space.0].id.load(Acquire);
             self.list(
-                platform,
+                host,
                 tlb,
                 Listed { context, page, entries: cleared.pages >> order.0, order, generation },
             );
@@ -164,25 +151,25 @@ impl UnmapBatch {
     /// Leave the debt for cleared entries of one space: with the frames if policy and folios allow that, otherwise
     /// with the batch. Returns the generations of the space and of the debt; `None` if no CPU has the space loaded.
     #[inline]
-    fn leave<M: Machine>(
+    fn leave<H: Host>(
         &mut self,
-        platform: &Platform<M>,
+        host: &H,
         tlb: &Tlb,
         left: &ClearedEntries<'_>,
     ) -> Option<(u64, Generation)> {
         let context = &tlb.contexts[left.space.0];
         let stores = left.writable || context.may_be_stored_to();
         let may_defer = left.defers && !stores && !context.never_deferred.load(Relaxed);
-        let (generation, debt) = owe(platform, tlb, left.space, left.file)?;
+        let (generation, debt) = owe(host, tlb, left.space, left.file)?;
         if may_defer && self.defers() {
-            self.defer(platform, tlb, left.heads, &debt);
-            platform.count(Stat::TlbDeferred, i64::from(left.pages));
+            self.defer(host, tlb, left.heads, &debt);
+            host.count(host.cpu(), Counter::Deferred, left.pages);
         } else {
             self.debt.join(&debt, |cpu| tlb.done(cpu));
             self.owes = true;
             self.writable |= stores;
-            if stores && platform.machine.listens() {
-                self.tell_owed(platform, left, debt.generation);
+            if stores && host.listens() {
+                self.tell_owed(host, left, debt.generation);
             }
         }
         Some((generation, debt.generation))
@@ -190,18 +177,12 @@ impl UnmapBatch {
 
     /// Report to observers for which pages the batch will flush. Not inlined: on hardware nothing listens.
     #[inline(never)]
-    fn tell_owed<M: Machine>(
-        &mut self,
-        platform: &Platform<M>,
-        left: &ClearedEntries<'_>,
-        generation: Generation,
-    ) {
+    fn tell_owed<H: Host>(&mut self, host: &H, left: &ClearedEntries<'_>, generation: Generation) {
         if self.told == 0 {
             self.told = generation.0;
         }
         let owed = |first: Pfn, pages: u32| {
-            let args = [self.told, left.space.0.into(), first.0.into(), pages.into()];
-            platform.event(Event::TlbUnmapOwed, args);
+            host.tell(Notice::Owed { batch: self.told, space: left.space, first, pages });
         };
         match left.heads {
             [_] => owed(left.first, left.pages),
@@ -211,48 +192,39 @@ impl UnmapBatch {
 
     /// Report to observers that the batch has flushed.
     #[inline(never)]
-    fn tell_paid<M: Machine>(&mut self, platform: &Platform<M>) {
+    fn tell_paid<H: Host>(&mut self, host: &H) {
         let told = core::mem::take(&mut self.told);
         if told != 0 {
-            platform.event(Event::TlbUnmapPaid, [told, 0, 0, 0]);
+            host.tell(Notice::BatchPaid(told));
         }
     }
 
     /// [`UnmapBatch::take`] of an entry that is in no table.
-    #[cfg(test)]
-    pub(crate) fn note_cleared<M: Machine>(
-        &mut self,
-        platform: &Platform<M>,
-        tlb: &Tlb,
-        cleared: &Cleared,
-    ) -> Option<Generation> {
-        self.note(platform, tlb, cleared)
+    #[cfg(feature = "inside")]
+    #[doc(hidden)]
+    pub fn note_cleared<H: Host>(&mut self, host: &H, tlb: &Tlb, cleared: &Cleared) -> Option<Generation> {
+        self.note(host, tlb, cleared)
     }
 
     /// Whether pages can be taken together (`take_pages`). Not if each page is flushed or skipped by itself, or
     /// counts towards a full list.
     #[inline]
     pub fn joins(&self) -> bool {
-        matches!(self.shape, FlushShape::Collect { listed: false } | FlushShape::Defer { .. })
+        matches!(self.shape, Shape::Collect { listed: false } | Shape::Defer { .. })
     }
 
     /// As [`UnmapBatch::take`], for several pages. The policy must allow that ([`UnmapBatch::joins`]). Afterwards
     /// their references can be dropped.
-    pub(crate) fn take_pages<M: Machine>(
-        &mut self,
-        platform: &Platform<M>,
-        tlb: &Tlb,
-        emptied: &mut EmptiedPages,
-    ) {
-        if let Some(generation) = self.note_pages(platform, tlb, emptied) {
-            platform.frames[emptied.table].set_debt(generation.tag());
+    pub fn take_pages<H: Host>(&mut self, host: &H, tlb: &Tlb, emptied: &mut EmptiedPages) {
+        if let Some(generation) = self.note_pages(host, tlb, emptied) {
+            host.set_tag(emptied.table, generation.tag());
         }
     }
 
     /// [`UnmapBatch::take_pages`] without the mark of the table.
-    pub(super) fn note_pages<M: Machine>(
+    pub(crate) fn note_pages<H: Host>(
         &mut self,
-        platform: &Platform<M>,
+        host: &H,
         tlb: &Tlb,
         emptied: &mut EmptiedPages,
     ) -> Option<Generation> {
@@ -267,77 +239,77 @@ impl UnmapBatch {
             writable: emptied.writable,
             defers: true,
         };
-        self.leave(platform, tlb, &left).map(|(_, debt)| debt)
+        self.leave(host, tlb, &left).map(|(_, debt)| debt)
     }
 
     /// Defer the flush until one of the frames is reused.
-    fn defer<M: Machine>(&mut self, platform: &Platform<M>, tlb: &Tlb, heads: &[Pfn], debt: &Debt) {
-        let zone = |head: Pfn| platform.frames[head].zone();
+    fn defer<H: Host>(&mut self, host: &H, tlb: &Tlb, heads: &[Pfn], debt: &Debt) {
+        let zone = |head: Pfn| host.zone(head);
         for heads in heads.chunk_by(|&a, &b| zone(a) == zone(b)) {
-            let generation = tlb.owe_frame(platform, zone(heads[0]), debt);
-            heads.iter().for_each(|&head| platform.frames[head].set_debt(generation.tag()));
+            let generation = tlb.owe_frame(host, zone(heads[0]), debt);
+            heads.iter().for_each(|&head| host.set_tag(head, generation.tag()));
         }
     }
 
     /// Note an entry that is flushed by itself; flush the list when it is long enough.
-    fn list<M: Machine>(&mut self, platform: &Platform<M>, tlb: &Tlb, listed: Listed) {
+    fn list<H: Host>(&mut self, host: &H, tlb: &Tlb, listed: Listed) {
         self.list.push(listed);
         self.listed += listed.entries as u64;
-        if self.listed >= platform.knobs.get(Knob::TlbUnmapPages) {
-            self.settle(platform, tlb);
+        if self.listed >= host.tunable(Tunable::ListedPages) {
+            self.settle(host, tlb);
         }
     }
 
     /// Whether the policy defers flushes as long as possible. A caller that writes folios then waits until one
     /// payment serves several.
-    pub(crate) fn defers(&self) -> bool {
-        matches!(self.shape, FlushShape::Defer { .. })
+    pub fn defers(&self) -> bool {
+        matches!(self.shape, Shape::Defer { .. })
     }
 
     /// Whether pages are flushed one by one.
     fn is_listed(&self) -> bool {
-        self.shape == FlushShape::Collect { listed: true }
+        self.shape == Shape::Collect { listed: true }
     }
 
     /// Whether a CPU can still store to a page of the batch.
-    pub(crate) fn owes_for_writable(&self) -> bool {
+    pub fn owes_for_writable(&self) -> bool {
         self.writable
     }
 
     /// Pay the debt for entries that were writable.
-    pub(crate) fn settle_dirty<M: Machine>(&mut self, platform: &Platform<M>, tlb: &Tlb) {
+    pub fn settle_dirty<H: Host>(&mut self, host: &H, tlb: &Tlb) {
         if self.writable {
-            self.settle(platform, tlb);
+            self.settle(host, tlb);
         }
     }
 
     /// Pay all debts but those deferred until a frame's next use.
-    pub fn settle<M: Machine>(&mut self, platform: &Platform<M>, tlb: &Tlb) {
+    pub fn settle<H: Host>(&mut self, host: &H, tlb: &Tlb) {
         if !self.owes {
             return;
         }
-        let _scope = platform.scope(Scope::TryToUnmapFlush);
-        let listed = self.is_listed() && self.listed <= platform.knobs.get(Knob::TlbSinglePageFlushCeiling);
+        let _scope = in_step(host, Step::Batch);
+        let listed = self.is_listed() && self.listed <= host.tunable(Tunable::SinglePages);
         let pages = |listed: &Listed| (listed.entries as u64) << listed.order.0;
         let all = || if listed { self.list.iter().map(pages).sum() } else { u64::MAX };
-        announce(platform, self.debt.cpus, all);
+        announce(host, self.debt.cpus, all);
         if listed {
-            tlb.ask_by_list(platform, &self.debt, &self.list);
+            tlb.ask_by_list(host, &self.debt, &self.list);
         } else {
-            tlb.ask(platform, tlb.owing(&self.debt));
+            tlb.ask(host, tlb.owing(&self.debt));
         }
         (self.debt, self.owes, self.writable) = (Debt::default(), false, false);
         self.list.clear();
         self.listed = 0;
-        if platform.machine.listens() {
-            self.tell_paid(platform);
+        if host.listens() {
+            self.tell_paid(host);
         }
     }
 }
 
 /// Emptied entries of single pages of one file, all in one table and with the same right to write: an
 /// [`Emptied`](super::Emptied) for each. Dropping one with pages panics.
-pub(crate) struct EmptiedPages {
+pub struct EmptiedPages {
     file: FileId,
     space: SpaceId,
     table: Pfn,
@@ -392,28 +364,15 @@ impl EmptiedPages {
         self.pages.push(page);
     }
 
-    /// In models entries hold no references.
-    #[cfg(all(test, feature = "shuttle"))]
-    pub fn forget_refs(mut self) {
-        assert!(self.noted || self.pages.is_empty());
-        self.pages.clear();
-    }
-
-    /// After a batch has taken them, drop their references, each after a call of `forget`. The caller holds another
-    /// reference of each page.
+    /// After a batch has taken them, hand their references to `put`, one of each page.
     #[inline]
-    pub fn put_held(&mut self, frames: &FrameTable, mut forget: impl FnMut(Pfn, &Frame)) {
+    pub fn release(&mut self, put: impl FnMut(Pfn)) {
         assert!(
             core::mem::take(&mut self.noted),
             "a batch must take the entries before their references are dropped"
         );
         self.writable = false;
-        for page in self.pages.drain(..) {
-            let frame = &frames[page];
-            forget(page, frame);
-            let last = frame.put(1);
-            assert!(!last, "the caller must hold another reference of {page}");
-        }
+        self.pages.drain(..).for_each(put);
     }
 }
 
@@ -438,12 +397,7 @@ fn must_flush(tlb: &Tlb, cleared: &Cleared) -> bool {
 /// Entries of a space were cleared under the lock of its tables: raise its generation, and leave a debt with the
 /// space and with the file whose pages they mapped. Returns both generations; `None` if no CPU has the space loaded.
 #[inline]
-fn owe<M: Machine>(
-    platform: &Platform<M>,
-    tlb: &Tlb,
-    space: SpaceId,
-    file: Option<FileId>,
-) -> Option<(u64, Debt)> {
+fn owe<H: Host>(host: &H, tlb: &Tlb, space: SpaceId, file: Option<FileId>) -> Option<(u64, Debt)> {
     let context = &tlb.contexts[space.0];
     let generation = context.generation.fetch_add(1, SeqCst) + 1;
     // Draw last: a CPU that catches up earlier sees the new generation of the space.
@@ -451,46 +405,40 @@ fn owe<M: Machine>(
     if debt.cpus.is_empty() {
         return None;
     }
-    tlb.owe(platform, context, file, &debt);
+    tlb.owe(host, context, file, &debt);
     Some((generation, debt))
 }
 
 impl Tlb {
     /// As [`Tlb::ask`], but a CPU that owes for nothing but the listed pages drops only these.
-    fn ask_by_list<M: Machine>(&self, platform: &Platform<M>, debt: &Debt, list: &[Listed]) {
+    fn ask_by_list<H: Host>(&self, host: &H, debt: &Debt, list: &[Listed]) {
         let mut owing: CpuSet = self.owing(debt);
-        let me = platform.machine.cpu();
+        let me = host.cpu();
         let here = owing.contains(me);
         owing.remove(me);
         let mut local = || {
             if here {
-                self.catch_up_listed(platform, me, list, Initiator::ThisCpu);
+                self.catch_up_listed(host, me, list, Initiator::ThisCpu);
             }
         };
         if owing.is_empty() {
             return local();
         }
-        if platform.machine.has_broadcast_flush() {
-            self.ask(platform, self.owing(debt));
+        if host.broadcasts() {
+            self.ask(host, self.owing(debt));
             return;
         }
         let remote = |cpu| {
-            platform.stats.add(cpu, Stat::NrTlbRemoteFlushReceived, 1);
-            self.catch_up_listed(platform, cpu, list, Initiator::AnotherCpu);
+            host.count(cpu, Counter::Received, 1);
+            self.catch_up_listed(host, cpu, list, Initiator::AnotherCpu);
         };
-        platform.machine.shootdown(&owing, &remote, &mut local);
+        host.send(&owing, &remote, &mut local);
     }
 
-    fn catch_up_listed<M: Machine>(
-        &self,
-        platform: &Platform<M>,
-        cpu: CpuId,
-        list: &[Listed],
-        initiator: Initiator,
-    ) {
+    fn catch_up_listed<H: Host>(&self, host: &H, cpu: CpuId, list: &[Listed], initiator: Initiator) {
         let state = &self.cpus[cpu.index()];
         let (Some(space), false) = (state.space(), state.is_lazy()) else {
-            return self.catch_up_fully(platform, cpu, initiator);
+            return self.catch_up_fully(host, cpu, initiator);
         };
         let drawn = self.newest();
         let context = &self.contexts[space.0];
@@ -498,50 +446,26 @@ impl Tlb {
         // An interrupt may have come since the line above and caught up further.
         let caught_up = state.generation();
         if caught_up >= newest {
-            return state.set_done(drawn, platform.machine.now());
+            return state.set_done(drawn, host.now());
         }
         let missed = |listed: &&Listed| listed.context == id && listed.generation > caught_up;
         // Each generation that this CPU has missed must belong to a listed run.
         if list.iter().filter(missed).count() as u64 != newest - caught_up {
-            return self.catch_up_fully(platform, cpu, initiator);
+            return self.catch_up_fully(host, cpu, initiator);
         }
         for listed in list.iter().filter(missed) {
-            self.drop_pages(platform, listed.page, listed.entries, listed.order);
-            initiator.count(platform, cpu, Stat::NrTlbLocalFlushOne, listed.entries);
+            self.drop_pages(host, listed.page, listed.entries, listed.order);
+            initiator.count(host, cpu, Counter::LocalEntries, listed.entries);
         }
         state.set_generation(newest);
-        state.set_done(drawn, platform.machine.now());
+        state.set_done(drawn, host.now());
     }
 }
 
-/// Report to observers that CPUs may hold translations that are no longer in the table. `sync`: the caller flushes.
-/// An entry that the policy `abis` regards as never used is marked: no CPU should hold it.
+/// Report to observers that CPUs may hold translations that are no longer in the table. `at_once`: the caller flushes.
 #[inline]
-pub(crate) fn stale<M: Machine>(platform: &Platform<M>, cleared: &Cleared, sync: bool) {
-    if platform.machine.listens() {
-        tell(platform, cleared, sync);
+pub(crate) fn stale<H: Host>(host: &H, cleared: &Cleared, at_once: bool) {
+    if host.listens() {
+        host.tell(Notice::Stale { cleared, at_once });
     }
-}
-
-/// Not inlined: on hardware nothing listens.
-#[inline(never)]
-fn tell<M: Machine>(platform: &Platform<M>, cleared: &Cleared, sync: bool) {
-    let frame = &platform.frames[cleared.head];
-    let (file, index) = match frame.owner() {
-        Owner::File(file) => {
-            (file.0 as u64 + 1, frame.page_index().0 + (cleared.pfn.0 - cleared.head.0) as u64)
-        }
-        _ => (0, 0),
-    };
-    let spared = cleared.never_used && spares_unused(platform);
-    let flags = u64::from(cleared.writable) << 32 | u64::from(sync) << 33 | u64::from(spared) << 34;
-    let flags = flags | u64::from(cleared.pages - 1) << 40;
-    let place = cleared.space.0 as u64 | file << 32;
-    platform.event(Event::TlbStale, [place, cleared.page.0, cleared.pfn.0 as u64 | flags, index]);
-}
-
-/// Whether entries that no CPU has used are not flushed. Then entries that no access has asked for must not be marked
-/// as used.
-pub(crate) fn spares_unused<M: Machine>(platform: &Platform<M>) -> bool {
-    platform.knobs.flush_policy().shape() == FlushShape::Now { spares_unused: true }
 }

@@ -24,22 +24,19 @@
 //! Sources: the idea is LUF's (Byungchul Park, versions 1 to 12). Each of its published forms can forget a flush;
 //! that is the reason for the three places, and for the types in `table`, `alloc` and `cache` that require them.
 
-use super::debt::{Debt, Domain, Generation};
-use super::{Context, Initiator, Tlb, announce};
-use crate::event::{Concern, Event};
-use crate::knobs::{FlushShape, Knob};
-use crate::machine::{Broadcast, CpuSet, Flush, Machine, Scope};
-use crate::platform::Platform;
-use crate::primitive::{Ordering::*, modelled::AtomicU64};
-use crate::stat::Stat;
-use crate::units::*;
+use super::{Context, Initiator, Tlb, announce, in_step};
+use crate::debt::{Debt, Domain, Generation};
+use crate::host::{Broadcast, Cause, Counter, Flush, Host, Notice, Shape, Step, Tunable};
+use base::cpus::CpuSet;
+use base::primitive::{Ordering::*, modelled::AtomicU64};
+use base::units::*;
 use std_alloc::boxed::Box;
 
 /// Debts of the frames of one zone.
-pub(super) struct ZoneLedger {
-    pub(super) domain: Domain,
+pub struct ZoneLedger {
+    pub domain: Domain,
     /// All tags up to this generation are paid. Changes only under the domain's lock.
-    pub(super) paid: AtomicU64,
+    pub paid: AtomicU64,
 }
 
 impl ZoneLedger {
@@ -48,7 +45,7 @@ impl ZoneLedger {
     }
 }
 
-pub(super) type ZoneLedgers = Box<[ZoneLedger]>;
+pub(crate) type ZoneLedgers = Box<[ZoneLedger]>;
 
 /// Proof that a page of a file may be changed: no CPU holds a stale translation of it. Only [`Tlb::settle_file`]
 /// makes one, and the change consumes it.
@@ -63,38 +60,20 @@ impl FileSettled {
     }
 }
 
-/// The reason for a payment.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum DebtCause {
-    Space(SpaceId),
-    File(FileId),
-    Frames(Pfn, Order),
-    Table(SpaceId, Vpn),
-}
-
-impl DebtCause {
-    fn concern(self) -> Concern {
-        match self {
-            DebtCause::Space(space) => Concern::space(space),
-            DebtCause::File(file) => Concern::file_from(file, PageIndex(0)),
-            DebtCause::Frames(first, order) => Concern::Frames { first, count: order.frames() },
-            DebtCause::Table(space, first) => Concern::Pages { space, first, count: TABLE_ENTRIES as u64 },
-        }
-    }
-
+impl Cause {
     /// The counter of payments that needed a round.
-    fn stat(self) -> Stat {
+    fn counter(self) -> Counter {
         match self {
-            DebtCause::Space(_) | DebtCause::Table(..) => Stat::TlbSettleSpace,
-            DebtCause::File(_) => Stat::TlbSettleFile,
-            DebtCause::Frames(..) => Stat::TlbSettleFrame,
+            Cause::Space(_) | Cause::Table(..) => Counter::PaidForSpaces,
+            Cause::File(_) => Counter::PaidForFiles,
+            Cause::Frames(..) => Counter::PaidForFrames,
         }
     }
 }
 
 impl Tlb {
     /// Draw a generation, after entries were cleared and their space's generation was raised.
-    pub(super) fn draw(&self) -> Generation {
+    pub(crate) fn draw(&self) -> Generation {
         loop {
             let drawn = self.drawn.fetch_add(1, SeqCst) + 1;
             // A tag of 0 owes nothing.
@@ -105,23 +84,17 @@ impl Tlb {
     }
 
     /// The newest generation. Read before a CPU begins to catch up.
-    pub(super) fn newest(&self) -> Generation {
+    pub(crate) fn newest(&self) -> Generation {
         Generation(self.drawn.load(SeqCst))
     }
 
-    pub(super) fn done(&self, cpu: CpuId) -> Generation {
+    pub(crate) fn done(&self, cpu: CpuId) -> Generation {
         self.cpus[cpu.index()].done()
     }
 
     /// Leave a debt with a space and, if the page belonged to a file, with the file.
-    pub(super) fn owe<M: Machine>(
-        &self,
-        platform: &Platform<M>,
-        context: &Context,
-        file: Option<FileId>,
-        debt: &Debt,
-    ) {
-        let now = platform.machine.now();
+    pub(crate) fn owe<H: Host>(&self, host: &H, context: &Context, file: Option<FileId>, debt: &Debt) {
+        let now = host.now();
         let done = |cpu| self.done(cpu);
         let as_it_is = |_: &mut Debt| ();
         context.debts.join(&mut debt.clone(), now, done, as_it_is);
@@ -131,12 +104,7 @@ impl Tlb {
     }
 
     /// Leave a debt with the zone of a frame. The frame carries the returned tag until it is free and paid for.
-    pub(super) fn owe_frame<M: Machine>(
-        &self,
-        platform: &Platform<M>,
-        zone: ZoneId,
-        debt: &Debt,
-    ) -> Generation {
+    pub(crate) fn owe_frame<H: Host>(&self, host: &H, zone: ZoneId, debt: &Debt) -> Generation {
         let ledger = &self.zones[zone.index()];
         let mut debt = *debt;
         // Under the lock, what a payment covers does not grow while this debt arrives.
@@ -145,12 +113,12 @@ impl Tlb {
                 debt.generation = self.draw();
             }
         };
-        ledger.domain.join(&mut debt, platform.machine.now(), |cpu| self.done(cpu), arrive);
+        ledger.domain.join(&mut debt, host.now(), |cpu| self.done(cpu), arrive);
         debt.generation
     }
 
     /// CPUs of a debt that still have to catch up. CPUs that run no user code do so by themselves.
-    pub(super) fn owing(&self, debt: &Debt) -> CpuSet {
+    pub(crate) fn owing(&self, debt: &Debt) -> CpuSet {
         let mut owing = CpuSet::EMPTY;
         for cpu in debt.cpus.iter() {
             let state = &self.cpus[cpu.index()];
@@ -173,44 +141,44 @@ impl Tlb {
     }
 
     /// CPUs that a round to `targets` should reach, too, because they owe anyway.
-    pub(super) fn widen<M: Machine>(&self, platform: &Platform<M>, targets: &mut CpuSet) {
-        if platform.knobs.get(Knob::TlbPayAll) == 1 {
+    pub(crate) fn widen<H: Host>(&self, host: &H, targets: &mut CpuSet) {
+        if host.tunable(Tunable::PayAll) == 1 {
             targets.union(&self.all_owing());
         }
     }
 
     /// Pay: on return, every CPU of `owing` has caught up, or will before it runs user code. Returns whether another
     /// CPU was asked.
-    pub(super) fn pay<M: Machine>(&self, platform: &Platform<M>, owing: CpuSet) -> bool {
-        announce(platform, owing, || u64::MAX);
-        self.ask(platform, owing)
+    pub(crate) fn pay<H: Host>(&self, host: &H, owing: CpuSet) -> bool {
+        announce(host, owing, || u64::MAX);
+        self.ask(host, owing)
     }
 
     /// The same, for a round that was announced.
-    pub(super) fn ask<M: Machine>(&self, platform: &Platform<M>, mut owing: CpuSet) -> bool {
-        let me = platform.machine.cpu();
+    pub(crate) fn ask<H: Host>(&self, host: &H, mut owing: CpuSet) -> bool {
+        let me = host.cpu();
         let mut here = owing.contains(me);
         owing.remove(me);
         if owing.is_empty() {
             if here {
-                self.catch_up_fully(platform, me, Initiator::ThisCpu);
+                self.catch_up_fully(host, me, Initiator::ThisCpu);
             }
             return false;
         }
-        if platform.machine.has_broadcast_flush() {
-            self.pay_by_broadcast(platform);
+        if host.broadcasts() {
+            self.pay_by_broadcast(host);
             return true;
         }
-        self.widen(platform, &mut owing);
+        self.widen(host, &mut owing);
         here |= owing.contains(me);
         owing.remove(me);
         let remote = |cpu| {
-            platform.stats.add(cpu, Stat::NrTlbRemoteFlushReceived, 1);
-            self.catch_up_fully(platform, cpu, Initiator::AnotherCpu);
+            host.count(cpu, Counter::Received, 1);
+            self.catch_up_fully(host, cpu, Initiator::AnotherCpu);
         };
-        platform.machine.shootdown(&owing, &remote, &mut || {
+        host.send(&owing, &remote, &mut || {
             if here {
-                self.catch_up_fully(platform, me, Initiator::ThisCpu);
+                self.catch_up_fully(host, me, Initiator::ThisCpu);
             }
         });
         true
@@ -218,90 +186,71 @@ impl Tlb {
 
     /// All CPUs drop their translations without being asked. The generations that they note for their spaces stay,
     /// because only they may write them, so each checks once more at its next turn.
-    fn pay_by_broadcast<M: Machine>(&self, platform: &Platform<M>) {
+    fn pay_by_broadcast<H: Host>(&self, host: &H) {
         let drawn = self.newest();
-        platform.machine.flush_everywhere(Broadcast::All);
-        let now = platform.machine.now();
+        host.broadcast(Broadcast::All);
+        let now = host.now();
         self.cpus.iter().for_each(|cpu| cpu.set_done(drawn, now));
     }
 
     /// On a CPU, drop all translations of its space.
-    pub(super) fn catch_up_fully<M: Machine>(
-        &self,
-        platform: &Platform<M>,
-        cpu: CpuId,
-        initiator: Initiator,
-    ) {
-        let _scope = platform.scope(Scope::FlushTlbFunc);
+    pub(crate) fn catch_up_fully<H: Host>(&self, host: &H, cpu: CpuId, initiator: Initiator) {
+        let _scope = in_step(host, Step::CatchUp);
         let state = &self.cpus[cpu.index()];
         // Before the space's generation is read: what is drawn later may not have been seen.
         let drawn = self.newest();
         if let Some(space) = state.space() {
             if state.is_lazy() {
-                self.leave(platform, cpu);
+                self.leave(host, cpu);
             } else {
                 let newest = self.contexts[space.0].generation.load(SeqCst);
-                initiator.count(platform, cpu, Stat::NrTlbLocalFlushAll, 1);
-                platform.machine.flush(Flush::Current);
+                initiator.count(host, cpu, Counter::LocalAll, 1);
+                host.flush(Flush::Current);
                 state.set_generation(newest);
             }
         }
-        state.set_done(drawn, platform.machine.now());
+        state.set_done(drawn, host.now());
     }
 
-    fn settle<M: Machine>(&self, platform: &Platform<M>, domain: &Domain, cause: DebtCause) {
+    fn settle<H: Host>(&self, host: &H, domain: &Domain, cause: Cause) {
         if !domain.owes() {
             return;
         }
         if let Some(sum) = domain.read() {
-            self.pay_sum(platform, &sum.debt, sum.since, cause);
+            self.pay_sum(host, &sum.debt, sum.since, cause);
             domain.forget(&sum.debt, || ());
         }
     }
 
-    pub(super) fn pay_sum<M: Machine>(
-        &self,
-        platform: &Platform<M>,
-        debt: &Debt,
-        since: Nanos,
-        cause: DebtCause,
-    ) {
-        let _scope = platform.scope(Scope::SettleDebts);
-        let started = platform.machine.now();
+    pub(crate) fn pay_sum<H: Host>(&self, host: &H, debt: &Debt, since: Nanos, cause: Cause) {
+        let _scope = in_step(host, Step::Pay);
+        let started = host.now();
         let owing = self.owing(debt);
         // A CPU that caught up after the oldest debt owes only for later ones.
         let oldest = |cpu: CpuId| since.max(self.cpus[cpu.index()].done_at());
         let age = owing.iter().map(|cpu| started.saturating_sub(oldest(cpu))).max().unwrap_or(0);
-        let sent = self.pay(platform, owing);
-        platform.count(if sent { cause.stat() } else { Stat::TlbSettleFree }, 1);
-        let args = cause.concern().args();
-        platform.event(Event::TlbSettle, args);
-        platform.event(Event::TlbPaid, [args[0], platform.machine.now() - started, age, sent as u64]);
+        let sent = self.pay(host, owing);
+        host.count(host.cpu(), if sent { cause.counter() } else { Counter::PaidForFree }, 1);
+        host.tell(Notice::Paid { cause, took: host.now() - started, age, asked: sent });
     }
 
     /// On return no CPU holds a translation of `space` whose entry was cleared before this call.
     ///
     /// The caller holds the lock of the space's tables if no new debt may arrive.
     #[inline]
-    pub(crate) fn settle_space<M: Machine>(&self, platform: &Platform<M>, space: SpaceId) {
-        self.settle(platform, &self.contexts[space.0].debts, DebtCause::Space(space));
+    pub fn settle_space<H: Host>(&self, host: &H, space: SpaceId) {
+        self.settle(host, &self.contexts[space.0].debts, Cause::Space(space));
     }
 
     /// On return no CPU holds a translation of the pages from `first` on that one table maps, whose entry was cleared
     /// before this call. `tag`: of the newest debt left for one of them. The caller holds the lock of the space's
     /// tables.
-    pub(crate) fn settle_table<M: Machine>(
-        &self,
-        platform: &Platform<M>,
-        space: SpaceId,
-        first: Vpn,
-        tag: u32,
-    ) {
+    pub fn settle_table<H: Host>(&self, host: &H, space: SpaceId, first: Vpn, tag: u32) {
         let domain = &self.contexts[space.0].debts;
         let Some(sum) = domain.read() else { return };
         let generation = Generation::of_tag(tag, self.newest()).min(sum.debt.generation);
         let wanted = Debt { cpus: sum.debt.cpus, generation };
-        self.pay_sum(platform, &wanted, sum.since, DebtCause::Table(space, first));
+        self.pay_sum(host, &wanted, sum.since, Cause::Table(space, first));
         if self.owing(&sum.debt).is_empty() {
             domain.forget(&sum.debt, || ());
         }
@@ -312,18 +261,18 @@ impl Tlb {
     /// The caller keeps the folio that it is about to change in the file's cache, by its lock or a reference.
     /// Translations of this folio that are cleared later lead to the same frame, and so to the new content.
     #[inline]
-    pub fn settle_file<M: Machine>(&self, platform: &Platform<M>, file: FileId) -> FileSettled {
+    pub fn settle_file<H: Host>(&self, host: &H, file: FileId) -> FileSettled {
         if let Some(domain) = self.files.get(file.0) {
-            self.settle(platform, domain, DebtCause::File(file));
+            self.settle(host, domain, Cause::File(file));
         }
         FileSettled(file)
     }
 
     /// On return frames of `zone` with this generation or an older one can be reused; `pfn` is the frame that is
     /// wanted. If that takes a round, the whole zone is clean afterwards.
-    pub(crate) fn settle_zone<M: Machine>(
+    pub fn settle_zone<H: Host>(
         &self,
-        platform: &Platform<M>,
+        host: &H,
         zone: ZoneId,
         generation: Generation,
         pfn: Pfn,
@@ -332,7 +281,7 @@ impl Tlb {
         let ledger = &self.zones[zone.index()];
         let Some(sum) = ledger.domain.read() else { return };
         let wanted = Debt { cpus: sum.debt.cpus, generation: generation.min(sum.debt.generation) };
-        self.pay_sum(platform, &wanted, sum.since, DebtCause::Frames(pfn, order));
+        self.pay_sum(host, &wanted, sum.since, Cause::Frames(pfn, order));
         let all_paid = self.owing(&sum.debt).is_empty();
         let paid = if all_paid { sum.debt.generation } else { wanted.generation };
         let advance = || ledger.paid.fetch_max(paid.0, AcqRel);
@@ -344,26 +293,26 @@ impl Tlb {
     }
 
     /// Frames of a zone with a generation up to this one can be settled by this CPU without asking another.
-    pub(crate) fn free_up_to<M: Machine>(&self, platform: &Platform<M>, zone: ZoneId) -> Generation {
+    pub fn free_up_to<H: Host>(&self, host: &H, zone: ZoneId) -> Generation {
         let domain = &self.zones[zone.index()].domain;
         // Most zones owe nothing most of the time, and callers hold the zone's lock.
         let sum = if domain.owes() { domain.read() } else { None };
         let Some(sum) = sum else { return Generation(u64::MAX) };
         let mut others = self.owing(&sum.debt);
-        others.remove(platform.machine.cpu());
+        others.remove(host.cpu());
         others.iter().map(|cpu| Generation(self.done(cpu).0)).min().unwrap_or(Generation(u64::MAX))
     }
 
     /// Frames of a zone with a generation up to this one owe nothing.
     #[inline]
-    pub(crate) fn paid_up_to(&self, zone: ZoneId) -> Generation {
+    pub fn paid_up_to(&self, zone: ZoneId) -> Generation {
         Generation(self.zones[zone.index()].paid.load(Acquire))
     }
 
     /// The generation of a frame's tag, which holds its low bits; NONE if it has been paid. A tag that has been
     /// reused since counts as newer than it is, which costs a payment and forgets no debt.
     #[inline]
-    pub(crate) fn owed_by_tag(&self, zone: ZoneId, tag: u32) -> Generation {
+    pub fn owed_by_tag(&self, zone: ZoneId, tag: u32) -> Generation {
         if tag == 0 {
             return Generation::NONE;
         }
@@ -372,29 +321,29 @@ impl Tlb {
     }
 
     /// Nanoseconds after which a CPU pays its debts by itself.
-    fn age_limit<M: Machine>(platform: &Platform<M>) -> Option<Nanos> {
-        match (platform.knobs.flush_policy().shape(), platform.knobs.get(Knob::TlbAgeLimitMs)) {
-            (FlushShape::Defer { at_ticks: true }, _) => Some(0),
-            (FlushShape::Defer { at_ticks: false }, limit) if limit > 0 => Some(limit * 1_000_000),
+    fn age_limit<H: Host>(host: &H) -> Option<Nanos> {
+        match (host.shape(), host.tunable(Tunable::AgeLimit)) {
+            (Shape::Defer { at_ticks: true }, _) => Some(0),
+            (Shape::Defer { at_ticks: false }, limit) if limit > 0 => Some(limit),
             _ => None,
         }
     }
 
     /// Whether [`Tlb::tick`] would do anything.
-    pub fn wants_ticks<M: Machine>(&self, platform: &Platform<M>) -> bool {
-        Self::age_limit(platform).is_some()
+    pub fn wants_ticks<H: Host>(&self, host: &H) -> bool {
+        Self::age_limit(host).is_some()
     }
 
     /// At every tick of a CPU's clock: pay this CPU's debts if the policy leaves them to ticks, or if they are older
     /// than the limit. No other CPU is asked.
-    pub fn tick<M: Machine>(&self, platform: &Platform<M>) {
-        let Some(limit) = Self::age_limit(platform) else { return };
-        let me = platform.machine.cpu();
+    pub fn tick<H: Host>(&self, host: &H) {
+        let Some(limit) = Self::age_limit(host) else { return };
+        let me = host.cpu();
         let state = &self.cpus[me.index()];
         if !state.runs_user_code() {
             return;
         }
-        let now = platform.machine.now();
+        let now = host.now();
         let due = |ledger: &ZoneLedger| {
             ledger.domain.owes()
                 && ledger.domain.read().is_some_and(|sum| {
@@ -404,15 +353,8 @@ impl Tlb {
                 })
         };
         if self.zones.iter().any(due) {
-            self.catch_up_fully(platform, me, Initiator::ThisCpu);
-            platform.count(Stat::TlbSettleTick, 1);
+            self.catch_up_fully(host, me, Initiator::ThisCpu);
+            host.count(host.cpu(), Counter::PaidAtTicks, 1);
         }
-    }
-
-    /// Whether `cpu` still owes for cleared entries of `space`. For checks from outside.
-    #[cfg(test)]
-    pub(crate) fn space_owes(&self, space: SpaceId, cpu: CpuId) -> bool {
-        let sum = self.contexts[space.0].debts.read();
-        sum.is_some_and(|sum| sum.debt.cpus.contains(cpu) && self.done(cpu) < sum.debt.generation)
     }
 }

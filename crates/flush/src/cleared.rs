@@ -1,11 +1,13 @@
 //! What a flush must know of cleared entries.
 
-use crate::units::*;
+use base::units::*;
 
 /// A run of entries that was cleared, under the lock of its space's tables: what its flush must know.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Cleared {
+pub struct Cleared {
+    /// The space.
     pub space: SpaceId,
+    /// The first page.
     pub page: Vpn,
     /// Number of pages. One table maps all of them.
     pub pages: u32,
@@ -25,7 +27,6 @@ pub(crate) struct Cleared {
     pub dropped: bool,
 }
 
-#[cfg(test)]
 impl Cleared {
     /// A read-only entry of one page, which is a folio by itself and was read through the entry.
     pub fn page(space: SpaceId, page: Vpn, pfn: Pfn) -> Cleared {

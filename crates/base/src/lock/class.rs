@@ -1,6 +1,6 @@
 //! Classes of locks: those of Linux's locks that CPUs wait for each other at.
 
-use crate::table_macro::named_table;
+use crate::named_table;
 
 named_table! {
     /// The class of a lock, named after its counterpart in Linux.

@@ -2,6 +2,7 @@
 //! place.
 
 /// Declare an enum whose variants carry a name and a help text.
+#[macro_export]
 macro_rules! named_table {
     ($(#[$doc:meta])* $name:ident { $($variant:ident $text:literal $help:literal;)* }) => {
         $(#[$doc])*
@@ -34,4 +35,3 @@ macro_rules! named_table {
         }
     };
 }
-pub(crate) use named_table;

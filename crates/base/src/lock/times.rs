@@ -15,9 +15,9 @@ pub enum HoldMode {
 #[cfg(feature = "one-thread")]
 pub use kept::{ClockGuard, LockClock, LockHold, Since, clock};
 #[cfg(feature = "one-thread")]
-pub(crate) use kept::{LockTimes, is_timing};
+pub use kept::{LockTimes, is_timing};
 #[cfg(not(feature = "one-thread"))]
-pub(crate) use nothing::{LockTimes, Since};
+pub use nothing::{LockTimes, Since};
 
 #[cfg(not(feature = "one-thread"))]
 mod nothing {
@@ -30,29 +30,29 @@ mod nothing {
     pub struct Since;
 
     /// The times of one lock: none.
-    pub(crate) struct LockTimes;
+    pub struct LockTimes;
 
     impl LockTimes {
         /// Of a lock of `class`.
-        pub(crate) const fn of(_class: LockClass) -> LockTimes {
+        pub const fn of(_class: LockClass) -> LockTimes {
             LockTimes
         }
 
         /// Whether the lock is free.
         #[inline(always)]
-        pub(crate) fn is_free(&self, _mode: HoldMode) -> bool {
+        pub fn is_free(&self, _mode: HoldMode) -> bool {
             true
         }
 
         /// A semaphore is taken.
         #[inline(always)]
-        pub(crate) fn acquire_asleep(&self, _mode: HoldMode) -> (Since, Option<Nanos>) {
+        pub fn acquire_asleep(&self, _mode: HoldMode) -> (Since, Option<Nanos>) {
             (Since, None)
         }
 
         /// A hold since that time ends.
         #[inline(always)]
-        pub(crate) fn release_since(&self, _mode: HoldMode, _since: Since) {}
+        pub fn release_since(&self, _mode: HoldMode, _since: Since) {}
     }
 }
 
@@ -109,7 +109,7 @@ mod kept {
     }
 
     /// Whether locks of a class that are taken for the first time have times.
-    pub(crate) fn is_timing() -> bool {
+    pub fn is_timing() -> bool {
         CLOCK.get().is_some()
     }
 
@@ -138,7 +138,7 @@ mod kept {
     }
 
     /// The times of one lock.
-    pub(crate) struct LockTimes {
+    pub struct LockTimes {
         hold: Option<LockHold>,
         mode: Cell<HoldMode>,
         since: Cell<Since>,
@@ -146,7 +146,7 @@ mod kept {
 
     impl LockTimes {
         /// Of a lock that takes no simulated time.
-        pub(crate) const fn none() -> LockTimes {
+        pub const fn none() -> LockTimes {
             LockTimes::with(None)
         }
 
@@ -155,7 +155,7 @@ mod kept {
         }
 
         /// Of a lock of `class`.
-        pub(crate) const fn of(class: LockClass) -> LockTimes {
+        pub const fn of(class: LockClass) -> LockTimes {
             let hold = LockHold {
                 class,
                 until: Cell::new(0),
@@ -167,7 +167,7 @@ mod kept {
         }
 
         /// As if the lock had never been held. The place where holds are kept stays.
-        pub(crate) fn renew(&self) {
+        pub fn renew(&self) {
             if let Some(hold) = &self.hold {
                 hold.until.set(0);
                 hold.began.set(0);
@@ -176,13 +176,13 @@ mod kept {
         }
 
         /// Whether somebody keeps them.
-        pub(crate) fn are_kept(&self) -> bool {
+        pub fn are_kept(&self) -> bool {
             self.hold.is_some() && is_timing()
         }
 
         /// A short lock is taken.
         #[inline(always)]
-        pub(crate) fn acquire(&self, mode: HoldMode) {
+        pub fn acquire(&self, mode: HoldMode) {
             self.mode.set(mode);
             if mode != HoldMode::Unseen
                 && let Some(hold) = &self.hold
@@ -193,12 +193,12 @@ mod kept {
         }
 
         /// Whether the lock is free.
-        pub(crate) fn is_free(&self, mode: HoldMode) -> bool {
+        pub fn is_free(&self, mode: HoldMode) -> bool {
             self.hold.as_ref().and_then(|hold| ask(|clock| clock.is_free(hold, mode))).unwrap_or(true)
         }
 
         /// A short lock is taken if it is free.
-        pub(crate) fn try_acquire(&self, mode: HoldMode) -> bool {
+        pub fn try_acquire(&self, mode: HoldMode) -> bool {
             let free = self.is_free(mode);
             if free {
                 self.acquire(mode);
@@ -208,13 +208,13 @@ mod kept {
 
         /// A short lock is released.
         #[inline(always)]
-        pub(crate) fn release(&self) {
+        pub fn release(&self) {
             self.release_since(self.mode.get(), self.since.get());
         }
 
         /// A held lock is free while work is charged, and then taken again.
         #[inline]
-        pub(crate) fn pause(&self, mut charge: impl FnMut()) {
+        pub fn pause(&self, mut charge: impl FnMut()) {
             let (mode, since) = (self.mode.get(), self.since.get());
             let hold = self.hold.as_ref().filter(|_| mode != HoldMode::Unseen);
             match hold.and_then(|hold| ask(|clock| clock.pause(hold, mode, since, &mut charge))) {
@@ -225,7 +225,7 @@ mod kept {
 
         /// A semaphore is taken; returns until when the task must sleep before it has it. A writer spins, as Linux's
         /// does while the holder runs.
-        pub(crate) fn acquire_asleep(&self, mode: HoldMode) -> (Since, Option<Nanos>) {
+        pub fn acquire_asleep(&self, mode: HoldMode) -> (Since, Option<Nanos>) {
             let sleeps = mode == HoldMode::Shared;
             let hold = self.hold.as_ref().filter(|_| mode != HoldMode::Unseen);
             let since = hold.and_then(|hold| ask(|clock| clock.acquire(hold, mode, sleeps)));
@@ -235,7 +235,7 @@ mod kept {
 
         /// A hold since that time ends.
         #[inline]
-        pub(crate) fn release_since(&self, mode: HoldMode, since: Since) {
+        pub fn release_since(&self, mode: HoldMode, since: Since) {
             if mode != HoldMode::Unseen
                 && let Some(hold) = &self.hold
             {

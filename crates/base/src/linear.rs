@@ -10,6 +10,7 @@
 
 /// Make dropping a type panic, and give it `spend`, which its consuming method calls last. With an expression,
 /// dropping panics only where the expression says that the value is unfinished. During unwinding nothing panics again.
+#[macro_export]
 macro_rules! linear {
     ($type:ty, $this:ident => $unfinished:expr, $remedy:literal) => {
         impl Drop for $type {
@@ -39,12 +40,10 @@ macro_rules! linear {
         }
     };
 }
-pub(crate) use linear;
-
 /// A linear value goes out of scope unconsumed.
 #[cold]
 #[inline(never)]
-pub(crate) fn dropped(remedy: &str) {
+pub fn dropped(remedy: &str) {
     if !unwinding() {
         panic!("{remedy}");
     }

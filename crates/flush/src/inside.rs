@@ -1,0 +1,111 @@
+//! The state of a [`Tlb`], for the tests and models of the memory manager. No part of the interface.
+
+use crate::debt::{Domain, Generation};
+use crate::host::{Cause, Host};
+use crate::range::Range;
+use crate::tlb::ledger::ZoneLedger;
+use crate::tlb::{Context, FlushRequest, Initiator, Tlb};
+use base::arena::Arena;
+use base::cpus::CpuSet;
+use base::units::*;
+
+pub use crate::cpu::CpuTlb;
+pub use crate::debt::{Debt, Sum};
+
+/// Access to it.
+pub trait Inside {
+    /// Spaces.
+    fn contexts(&self) -> &Arena<Context>;
+    /// CPUs.
+    fn cpus(&self) -> &[CpuTlb];
+    /// Zones.
+    fn zones(&self) -> &[ZoneLedger];
+    /// Files.
+    fn files(&self) -> &Arena<Domain>;
+    /// Draw a generation.
+    fn draw(&self) -> Generation;
+    /// The newest generation.
+    fn newest(&self) -> Generation;
+    /// What a CPU is done with.
+    fn done(&self, cpu: CpuId) -> Generation;
+    /// CPUs of a debt that still owe.
+    fn owing(&self, debt: &Debt) -> CpuSet;
+    /// Leave a debt.
+    fn owe<H: Host>(&self, host: &H, context: &Context, file: Option<FileId>, debt: &Debt);
+    /// Leave a debt with a zone.
+    fn owe_frame<H: Host>(&self, host: &H, zone: ZoneId, debt: &Debt) -> Generation;
+    /// Have CPUs catch up.
+    fn pay<H: Host>(&self, host: &H, owing: CpuSet) -> bool;
+    /// Pay a debt.
+    fn pay_sum<H: Host>(&self, host: &H, debt: &Debt, since: Nanos, cause: Cause);
+    /// On a CPU, a request comes to catch up with a generation of a space.
+    fn catch_up_with<H: Host>(&self, host: &H, cpu: CpuId, request: (SpaceId, Range, u64));
+    /// A CPU unloads its space.
+    fn leave<H: Host>(&self, host: &H, cpu: CpuId);
+    /// Whether a CPU still owes for cleared entries of a space.
+    fn space_owes(&self, space: SpaceId, cpu: CpuId) -> bool;
+}
+
+impl Inside for Tlb {
+    fn contexts(&self) -> &Arena<Context> {
+        &self.contexts
+    }
+
+    fn cpus(&self) -> &[CpuTlb] {
+        &self.cpus
+    }
+
+    fn zones(&self) -> &[ZoneLedger] {
+        &self.zones
+    }
+
+    fn files(&self) -> &Arena<Domain> {
+        &self.files
+    }
+
+    fn draw(&self) -> Generation {
+        Tlb::draw(self)
+    }
+
+    fn newest(&self) -> Generation {
+        Tlb::newest(self)
+    }
+
+    fn done(&self, cpu: CpuId) -> Generation {
+        Tlb::done(self, cpu)
+    }
+
+    fn owing(&self, debt: &Debt) -> CpuSet {
+        Tlb::owing(self, debt)
+    }
+
+    fn owe<H: Host>(&self, host: &H, context: &Context, file: Option<FileId>, debt: &Debt) {
+        Tlb::owe(self, host, context, file, debt);
+    }
+
+    fn owe_frame<H: Host>(&self, host: &H, zone: ZoneId, debt: &Debt) -> Generation {
+        Tlb::owe_frame(self, host, zone, debt)
+    }
+
+    fn pay<H: Host>(&self, host: &H, owing: CpuSet) -> bool {
+        Tlb::pay(self, host, owing)
+    }
+
+    fn pay_sum<H: Host>(&self, host: &H, debt: &Debt, since: Nanos, cause: Cause) {
+        Tlb::pay_sum(self, host, debt, since, cause);
+    }
+
+    fn catch_up_with<H: Host>(&self, host: &H, cpu: CpuId, request: (SpaceId, Range, u64)) {
+        let (space, range, generation) = request;
+        self.catch_up(host, cpu, &FlushRequest { space, range, generation }, Initiator::AnotherCpu);
+    }
+
+    fn leave<H: Host>(&self, host: &H, cpu: CpuId) {
+        Tlb::leave(self, host, cpu);
+    }
+
+    fn space_owes(&self, space: SpaceId, cpu: CpuId) -> bool {
+        let sum = self.contexts[space.0].debts.read();
+        sum.is_some_and(|sum| sum.debt.cpus.contains(cpu) && self.done(cpu) < sum.debt.generation)
+    }
+}

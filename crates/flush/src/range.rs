@@ -1,0 +1,36 @@
+//! Ranges to flush.
+
+use base::units::*;
+
+/// Pages whose translations are to be dropped.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Range {
+    /// First page.
+    pub start: Vpn,
+    /// Number of pages; `u64::MAX`: the whole space.
+    pub pages: u64,
+    /// Size of what each entry mapped: a page, or 2 MiB. One invalidation drops an entry.
+    pub stride: Order,
+    /// Whether page-table pages were freed. Then lazy CPUs must catch up too: they may walk the tables speculatively.
+    pub freed_tables: bool,
+}
+
+impl Range {
+    /// One page.
+    pub const fn page(page: Vpn) -> Range {
+        Range::pages(page, 1)
+    }
+
+    /// Some pages.
+    pub const fn pages(start: Vpn, pages: u64) -> Range {
+        Range::entries(start, pages, Order::ZERO)
+    }
+
+    /// Pages that were mapped by entries of one size.
+    pub const fn entries(start: Vpn, pages: u64, stride: Order) -> Range {
+        Range { start, pages, stride, freed_tables: false }
+    }
+
+    /// Everything.
+    pub const ALL: Range = Range::pages(Vpn(0), u64::MAX);
+}
