@@ -14,7 +14,7 @@ use mm::frame::{FolioPages, FolioRun, FrameFlags, Owner};
 use mm::knobs::{Knob, Knobs};
 use mm::memory::Gfp;
 use mm::rmap::UnmapMode;
-use mm::table::{Resident, Rights};
+use mm::table::{Resident, Rights, Shown};
 use mm::tlb::UnmapBatch;
 use mm::units::*;
 use mm::{Config, Mm};
@@ -76,7 +76,8 @@ impl Setup {
             let slot =
                 tables.reserve(&core.alloc, Vpn(START.0 + at), Means::new(Watermark::Min, Reserve::None));
             let (slot, page) = (slot.expect("memory must be free"), Vpn(START.0 + at));
-            tables.install_unchanged(slot, page, pages, Rights::USER | Rights::YOUNG);
+            let shown = Shown::in_range(self.file, PageIndex(at));
+            tables.install_unchanged((slot, page), pages, shown, Rights::USER | Rights::YOUNG);
             tables.counts().add(Resident::Shmem, i64::from(pages.count));
             drop(tables);
             if held {

@@ -1,5 +1,5 @@
-//! What the ledger of flushes and the memory manager both stand on: numbers of things, sets of CPUs, atomics, locks,
-//! arenas, and values that must be consumed.
+//! What the ledger of flushes and the memory manager share: numbers of things, sets of CPUs, atomics, locks, arenas,
+//! and values that must be consumed.
 #![no_std]
 #![deny(unsafe_code)]
 

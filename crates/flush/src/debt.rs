@@ -15,7 +15,12 @@ use base::primitive::{Ordering::*, modelled::AtomicBool};
 use base::units::*;
 
 /// The bits of a generation that make a tag. Few in models, so that tags wrap.
-const TAG_MASK: u64 = if cfg!(any(feature = "loom", feature = "shuttle")) { 0b111 } else { u32::MAX as u64 };
+const TAG_MASK: u64 =
+    if cfg!(any(feature = "loom", feature = "shuttle")) { 0b111 } else { WITH_BATCH as u64 - 1 };
+
+/// The tag of a frame of which references were dropped while the batch that unmapped it owed: no zone knows of the
+/// debt.
+pub(crate) const WITH_BATCH: u32 = 1 << 31;
 
 /// A moment in the order of all clearings and catchings-up.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]

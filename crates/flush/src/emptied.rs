@@ -19,6 +19,8 @@
 //! mapped. Flushing in the function that clears would flush each page by itself.
 
 use crate::cleared::Cleared;
+use crate::debt::WITH_BATCH;
+use crate::host::Host;
 use base::linear;
 use base::units::*;
 
@@ -29,6 +31,8 @@ pub struct Emptied {
     what: Cleared,
     /// The table that contained them.
     table: Pfn,
+    /// The hold of its lock in which they were emptied.
+    hold: u16,
     /// Whether they held no reference.
     uncounted: bool,
     /// The first entry before that, with the marks of all.
@@ -55,6 +59,8 @@ linear!(Tightened, "entries that lost rights must be given to a gather, or flush
 pub struct Refs {
     head: Pfn,
     count: u32,
+    /// Whether a batch has still to flush.
+    owed: bool,
 }
 
 linear!(
@@ -63,10 +69,11 @@ linear!(
 );
 
 impl Emptied {
-    /// Entries that `table`'s room has just emptied: `raw` is the first entry with the marks of all.
+    /// Entries of the table in the frame `table` that the caller has just emptied. `hold` numbers the hold of the
+    /// table's lock, `raw` is the first entry as it was, with the marks of all; the crate keeps both for the caller.
     #[inline(always)]
-    pub fn new(what: Cleared, table: Pfn, raw: u64) -> Emptied {
-        Emptied { what, table, uncounted: false, raw }
+    pub fn new(what: Cleared, (table, hold): (Pfn, u16), raw: u64) -> Emptied {
+        Emptied { what, table, hold, uncounted: false, raw }
     }
 
     /// The first entry, with all marks that hardware had set in any of them.
@@ -95,8 +102,14 @@ impl Emptied {
 
     /// The table that contained the entries.
     #[inline(always)]
-    pub(crate) fn table(&self) -> Pfn {
+    pub fn table(&self) -> Pfn {
         self.table
+    }
+
+    /// The hold of its lock in which they were emptied, as its maker numbered it.
+    #[inline(always)]
+    pub fn hold(&self) -> u16 {
+        self.hold
     }
 
     /// The content is dropped, so that the addresses will read something else.
@@ -120,12 +133,12 @@ impl Emptied {
         self.spend();
     }
 
-    /// Release the references: there is a flush or a debt.
+    /// Release the references: there is a flush or a debt. `owed`: a batch has still to flush.
     #[inline(always)]
-    pub(crate) fn into_refs(self) -> Refs {
+    pub(crate) fn into_refs(self, owed: bool) -> Refs {
         // Each entry held one.
         let count = if self.uncounted { 0 } else { self.what.pages >> self.what.order.0 };
-        let refs = Refs { head: self.what.head, count };
+        let refs = Refs { head: self.what.head, count, owed };
         self.spend();
         refs
     }
@@ -165,7 +178,19 @@ impl Refs {
         self.head
     }
 
-    /// The folio and the number of references, for the code that drops them.
+    /// The folio and the number of references, for code that drops them where one may be the last. If the batch that
+    /// took the entries has not flushed yet, the frame is marked: it takes the debt along when it is freed
+    /// ([`Tlb::adopt`](crate::Tlb::adopt)).
+    #[inline]
+    pub fn release<H: Host>(self, host: &H) -> (Pfn, u32) {
+        if self.owed {
+            host.set_tag(self.head, WITH_BATCH);
+        }
+        self.into_parts()
+    }
+
+    /// The folio and the number of references, for code that holds another reference, and does so until the batch that
+    /// took the entries is settled.
     #[inline(always)]
     pub fn into_parts(self) -> (Pfn, u32) {
         let parts = (self.head, self.count);

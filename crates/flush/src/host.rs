@@ -237,7 +237,7 @@ pub enum Cause {
 /// What observers can learn.
 #[derive(Clone, Copy, Debug)]
 pub enum Notice<'a> {
-    /// A round begins for so many pages; `u64::MAX`: for everything.
+    /// A round begins for this many pages; `u64::MAX`: for everything.
     Round(u64),
     /// CPUs may hold translations that are no longer in the table. `at_once`: the task that cleared them flushes.
     Stale {
@@ -272,6 +272,6 @@ pub enum Notice<'a> {
     },
     /// No CPU holds what a task flushed by itself.
     Flushed(SpaceId, Range),
-    /// So many pages from the first on of a space have changed.
+    /// Pages of a space have changed: the first, and their number.
     Changed(SpaceId, Vpn, u64),
 }

@@ -42,6 +42,10 @@ pub trait Inside {
     fn catch_up_with<H: Host>(&self, host: &H, cpu: CpuId, request: (SpaceId, Range, u64));
     /// A CPU unloads its space.
     fn leave<H: Host>(&self, host: &H, cpu: CpuId);
+    /// A CPU leaves the set of its space's CPUs.
+    fn leave_context<H: Host>(&self, host: &H, cpu: CpuId);
+    /// This CPU drops translations of the loaded space.
+    fn drop_pages<H: Host>(&self, host: &H, start: Vpn, count: u32, stride: Order);
     /// Whether a CPU still owes for cleared entries of a space.
     fn space_owes(&self, space: SpaceId, cpu: CpuId) -> bool;
 }
@@ -102,6 +106,14 @@ impl Inside for Tlb {
 
     fn leave<H: Host>(&self, host: &H, cpu: CpuId) {
         Tlb::leave(self, host, cpu);
+    }
+
+    fn leave_context<H: Host>(&self, host: &H, cpu: CpuId) {
+        Tlb::leave_context(self, host, cpu);
+    }
+
+    fn drop_pages<H: Host>(&self, host: &H, start: Vpn, count: u32, stride: Order) {
+        Tlb::drop_pages(self, host, start, count, stride);
     }
 
     fn space_owes(&self, space: SpaceId, cpu: CpuId) -> bool {

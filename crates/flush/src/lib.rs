@@ -2,15 +2,19 @@
 //!
 //! A CPU may use a cached translation after its page-table entry has changed, and no CPU can see another's cache. So
 //! code that clears an entry must have other CPUs flush before the page, the address or the file behind it means
-//! something else. This crate keeps account of who must flush before what, and lets the flush wait until then:
+//! something else. This crate keeps account of the CPUs that must flush before each change, and lets the
+//! flush wait until then:
 //!
 //! - Code that clears entries gets an [`Emptied`], code that takes rights a [`Tightened`]. They cannot be dropped (that
 //!   panics, in every build), and only three things consume them: a [`Gather`] (a system call: one flush at its end),
 //!   an [`UnmapBatch`] (reclaim: a flush by policy, or a debt), [`Tlb::flush_emptied`] (a flush at once).
 //! - The references that entries held come back as [`Refs`], which only these three give.
-//! - What a flush was put off for is a debt: CPUs, and a [`Generation`] after which they must have caught up. It lies
-//!   with the space, the file, the table and the frame that a stale translation could expose. [`Tlb::settle_space`],
-//!   [`Tlb::settle_table`], [`Tlb::settle_file`] and [`Tlb::settle_zone`] pay it before these change.
+//! - What a flush was put off for is a debt: CPUs, and a [`Generation`] after which they must have caught up. It is
+//!   kept with the space, the file, the table and the frame that a stale translation could expose.
+//!   [`Tlb::settle_space`], [`Tlb::settle_table`], [`Tlb::settle_file`] and [`Tlb::settle_zone`] pay it before these
+//!   change.
+//! - References that are dropped before their batch has flushed mark the frame. A frame that is freed with such a mark
+//!   takes the debt along ([`Tlb::adopt`]).
 //!
 //! A kernel implements [`Host`]: eight methods. It calls [`Tlb::switch`] and [`Tlb::enter_lazy`] in its scheduler and,
 //! if a policy defers, [`Tlb::tick`] in its timer. The order in which to bring it into a kernel is: `Host`, `switch`,
@@ -79,7 +83,7 @@
 //! kernel.cached[1].lock().unwrap().push((Vpn(5), Pfn(3)));
 //! // CPU 0 clears the entry under its table's lock. Before the page is free, CPU 1 must flush.
 //! kernel.cpu.store(0, Relaxed);
-//! let emptied = Emptied::new(Cleared::page(space, Vpn(5), Pfn(3)), TABLE, 0);
+//! let emptied = Emptied::new(Cleared::page(space, Vpn(5), Pfn(3)), (TABLE, 0), 0);
 //! let mut batch = UnmapBatch::new(&kernel);
 //! let refs = batch.take(&kernel, &ledger, emptied);
 //! assert_eq!(kernel.cached[1].lock().unwrap().len(), 1, "it may wait");

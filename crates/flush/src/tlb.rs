@@ -149,7 +149,7 @@ pub(crate) fn announce<H: Host>(host: &H, mut cpus: CpuSet, pages: impl FnOnce()
 }
 
 impl Tlb {
-    /// For so many CPUs, with so many address-space numbers each, and zones of frames. No CPU has a space loaded.
+    /// For `cpus` CPUs with `asids` address-space numbers each, and `zones` zones of frames. No CPU has a space loaded.
     pub fn new(cpus: usize, asids: usize, zones: usize) -> Tlb {
         let cpus = (0..cpus).map(|_| CpuTlb::new(asids)).collect();
         let zones = (0..zones).map(|_| ZoneLedger::new()).collect();
@@ -296,7 +296,7 @@ impl Tlb {
     /// them.
     pub fn flush_emptied<H: Host>(&self, host: &H, emptied: Emptied) -> Refs {
         self.flush_cleared(host, emptied.what());
-        emptied.into_refs()
+        emptied.into_refs(false)
     }
 
     /// Flush entries that lost rights. On return no CPU has more rights than the entries give.
@@ -399,7 +399,7 @@ impl Tlb {
         host.load_root(Pfn::NONE, Default::default(), true);
     }
 
-    fn leave_context<H: Host>(&self, host: &H, cpu: CpuId) {
+    pub(crate) fn leave_context<H: Host>(&self, host: &H, cpu: CpuId) {
         if let Some(old) = self.cpus[cpu.index()].space() {
             host.changes_cpus_of(old);
             self.contexts[old.0].leave(cpu);

@@ -12,7 +12,7 @@ use crate::mmu::Mmu;
 use crate::slab::{Record, Slabs};
 use crate::stat::Stat;
 use crate::swap::Swap;
-use crate::table::{Landing, Tables};
+use crate::table::{Cleaned, Landing, PageSettled, Source, Tables, UsedCopy, Waiting};
 use crate::tlb::{FileSettled, UnmapBatch};
 use crate::units::*;
 use crate::zram::Zram;
@@ -266,6 +266,7 @@ impl<M: Machine> Memory<M> {
 
     /// Drop an entry's reference to a slot. Returns the number of entries left.
     pub(crate) fn free_swap_entry(&self, slot: SwapSlot) -> u32 {
+        #[expect(clippy::disallowed_methods, reason = "callers have removed the entry")]
         self.swap.free_entry(self, slot, |slot| self.forget_slot(slot))
     }
 
@@ -318,40 +319,66 @@ impl<M: Machine> Memory<M> {
     }
 
     /// Copy pages into part of a folio that no other task or CPU can see yet.
+    #[inline]
+    pub fn copy(&self, to: Pfn, from: Source) {
+        let (from, count) = from.pages();
+        self.copy_pages(to, from, count);
+    }
+
     #[expect(clippy::disallowed_methods, reason = "no translation or cache shows the destination yet")]
-    pub fn copy(&self, to: Pfn, from: Pfn, count: u32) {
+    fn copy_pages(&self, to: Pfn, from: Pfn, count: u32) {
         self.assert_unseen(to);
         self.mmu.machine.copy(to, from, count);
         self.mmu.charge(Work::CopyPage, u64::from(count));
     }
 
-    /// Copy a folio to the new folio that replaces it. The source must be locked and unmapped, and `batch`, which
-    /// noted the removal of its entries, must owe no flush for a writable entry, so that no CPU can store to it.
-    pub(crate) fn copy_folio(&self, from: Pfn, to: Pfn, batch: &UnmapBatch) -> Landing {
-        let landing = self.copied_in_use(from, to, batch);
-        self.copy(to, from, self.frames[from].pages());
+    /// Pay what is owed for the file of a locked folio, so that an entry may allow stores to it.
+    #[inline]
+    pub(crate) fn settle_page(&self, folio: Pfn) -> PageSettled {
+        PageSettled::new(self, folio)
+    }
+
+    /// Copy a folio to the new folio that replaces it. The source is locked, all its entries wait, and `batch`, which
+    /// took them, has paid for those that allowed stores, so that no CPU can store to it.
+    pub(crate) fn copy_folio(&self, waiting: Waiting, to: Pfn, batch: &UnmapBatch) -> Landing {
+        let from = waiting.head();
+        let landing = self.copied(waiting, to, batch);
+        self.copy_pages(to, from, self.frames[from].pages());
         landing
     }
 
-    /// Copy a folio that is still mapped to one that no other task can see yet. The copy misses later stores.
-    pub(crate) fn copy_in_use(&self, from: Pfn, to: Pfn) {
+    /// Copy a page of one process that is still mapped to one that no other task can see yet. The copy misses later
+    /// stores, of which the entry's dirty bit tells.
+    #[expect(clippy::disallowed_methods, reason = "it copies the page")]
+    pub(crate) fn copy_in_use(&self, cleaned: Cleaned, to: Pfn) -> UsedCopy {
+        let from = cleaned.head();
         assert!(self.frames[from].has(FrameFlags::LOCKED), "folio {from} must be locked to be copied");
-        self.copy(to, from, self.frames[from].pages());
+        self.copy_pages(to, from, self.frames[from].pages());
+        cleaned.copied(to)
     }
 
-    /// As [`Self::copy_folio`] for a folio that [`Self::copy_in_use`] copied before it was unmapped: the dirty bits of
-    /// the removed entries show that no store came after the copy.
-    #[expect(clippy::disallowed_methods, reason = "the destination is a current copy that no entry maps")]
-    pub(crate) fn copied_in_use(&self, from: Pfn, to: Pfn, batch: &UnmapBatch) -> Landing {
+    /// As [`Self::copy_folio`] for a page that [`Self::copy_in_use`] copied before it was unmapped.
+    ///
+    /// # Panics
+    /// If the entry was dirty: a store came after the copy began.
+    pub(crate) fn copied_in_use(&self, waiting: Waiting, copy: UsedCopy, batch: &UnmapBatch) -> Landing {
+        let (from, to) = copy.into_frames();
+        let current = from == waiting.head() && !waiting.is_dirty();
+        assert!(current, "the copy of {} must have its last store to replace it", waiting.head());
+        self.copied(waiting, to, batch)
+    }
+
+    fn copied(&self, waiting: Waiting, to: Pfn, batch: &UnmapBatch) -> Landing {
+        let from = waiting.head();
         let frame = &self.frames[from];
         assert!(
             frame.has(FrameFlags::LOCKED) && frame.mapcount() == 0,
             "{from} must be locked and unmapped to be replaced by a copy"
         );
-        assert!(!batch.owes_for_writable(), "{from} must not be writable when a copy replaces it");
         let concern = Concern::Frames { first: from, count: frame.pages() };
         self.event(Event::TlbHazard, concern.args());
-        Landing::copied(from, to)
+        #[expect(clippy::disallowed_methods, reason = "the folio was copied")]
+        waiting.copied(to, batch)
     }
 
     /// Zero pages of a file's folio. `settled` proves that no CPU holds a stale translation to the file.

@@ -66,8 +66,10 @@ struct ClearedEntries<'a> {
 
 /// Debts of one reclaim or migration batch.
 ///
-/// Rules for callers under every policy: settle the batch before freeing a folio from it, and before writing the
-/// content of a folio with a writable entry to its store. A batch that is dropped with a debt panics.
+/// Rules for callers under every policy: settle the batch before writing the content of a folio with a writable entry
+/// to its store, and before copying it. A batch that is dropped with a debt panics. References that are dropped
+/// before the batch is settled leave a mark in the frame's tag, if one may be the last ([`Refs::release`]); settling
+/// first is cheaper.
 #[must_use = "debts must be settled"]
 pub struct UnmapBatch {
     /// When the policy flushes.
@@ -84,6 +86,8 @@ pub struct UnmapBatch {
     listed: u64,
     /// What observers know it by, while they know of it: the generation of its first debt for writable entries.
     told: u64,
+    /// The newest generation that it has paid for.
+    paid: Generation,
 }
 
 linear!(UnmapBatch, this => this.owes, "a batch must be settled before it is dropped");
@@ -94,7 +98,8 @@ impl UnmapBatch {
         let shape = host.shape();
         let lazy_max_order = Order(host.tunable(Tunable::MaxDeferredOrder) as u8);
         let (debt, list) = (Debt::default(), Vec::new());
-        UnmapBatch { shape, lazy_max_order, debt, owes: false, writable: false, list, listed: 0, told: 0 }
+        let (owes, writable, listed, told, paid) = (false, false, 0, 0, Generation::NONE);
+        UnmapBatch { shape, lazy_max_order, debt, owes, writable, list, listed, told, paid }
     }
 
     /// Take entries that were emptied, under the lock of their tree, which is still held. If CPUs may still use them,
@@ -104,7 +109,7 @@ impl UnmapBatch {
         if let Some(generation) = self.note(host, tlb, emptied.what()) {
             host.set_tag(emptied.table(), generation.tag());
         }
-        emptied.into_refs()
+        emptied.into_refs(self.owes)
     }
 
     /// Note a run that was cleared. If CPUs may still use it, returns the generation of the debt that was left.
@@ -276,6 +281,19 @@ impl UnmapBatch {
         self.writable
     }
 
+    /// The generation up to which the batch must have paid before no CPU can store through an entry that it has taken
+    /// so far; [`Generation::NONE`]: none can now.
+    #[inline]
+    pub fn owed_for_stores(&self) -> Generation {
+        if self.writable { self.debt.generation } else { Generation::NONE }
+    }
+
+    /// The generation up to which the batch has paid for what it took.
+    #[inline]
+    pub fn paid_up_to(&self) -> Generation {
+        self.paid
+    }
+
     /// Pay the debt for entries that were writable.
     pub fn settle_dirty<H: Host>(&mut self, host: &H, tlb: &Tlb) {
         if self.writable {
@@ -298,6 +316,7 @@ impl UnmapBatch {
         } else {
             tlb.ask(host, tlb.owing(&self.debt));
         }
+        self.paid = self.paid.max(self.debt.generation);
         (self.debt, self.owes, self.writable) = (Debt::default(), false, false);
         self.list.clear();
         self.listed = 0;

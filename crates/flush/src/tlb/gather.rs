@@ -103,7 +103,7 @@ impl Gather {
 
     #[inline(always)]
     fn drop_later(&mut self, emptied: Emptied) {
-        let (head, refs) = emptied.into_refs().into_parts();
+        let (head, refs) = emptied.into_refs(false).into_parts();
         // A folio of one page has one entry here.
         if refs == 1 { self.folios.push((head, 1)) } else { self.drop_several_later(head, refs) }
     }

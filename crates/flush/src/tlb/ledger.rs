@@ -25,7 +25,7 @@
 //! that is the reason for the three places, and for the types in `table`, `alloc` and `cache` that require them.
 
 use super::{Context, Initiator, Tlb, announce, in_step};
-use crate::debt::{Debt, Domain, Generation};
+use crate::debt::{Debt, Domain, Generation, WITH_BATCH};
 use crate::host::{Broadcast, Cause, Counter, Flush, Host, Notice, Shape, Step, Tunable};
 use base::cpus::CpuSet;
 use base::primitive::{Ordering::*, modelled::AtomicU64};
@@ -115,6 +115,29 @@ impl Tlb {
         };
         ledger.domain.join(&mut debt, host.now(), |cpu| self.done(cpu), arrive);
         debt.generation
+    }
+
+    /// A frame is about to be free. If a batch that unmapped it had not paid when the references were dropped, its zone
+    /// takes the debt over, as if it had been deferred. Call this for each frame with a tag, before the tag is read.
+    #[inline]
+    pub fn adopt<H: Host>(&self, host: &H, frame: Pfn) {
+        if host.tag(frame) & WITH_BATCH != 0 {
+            self.adopt_slowly(host, frame);
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn adopt_slowly<H: Host>(&self, host: &H, frame: Pfn) {
+        // The batch alone knows which CPUs. Those that run no programs compare generations before they do.
+        let mut debt = Debt { cpus: CpuSet::EMPTY, generation: self.draw() };
+        for (cpu, state) in (0..).map(CpuId).zip(&self.cpus) {
+            if state.runs_user_code() {
+                debt.cpus.insert(cpu);
+            }
+        }
+        let generation = self.owe_frame(host, host.zone(frame), &debt);
+        host.set_tag(frame, generation.tag());
     }
 
     /// CPUs of a debt that still have to catch up. CPUs that run no user code do so by themselves.

@@ -443,6 +443,7 @@ impl Allocator {
         let (order, zone) = (frame.order(), self.zone(frame.zone()));
         mmu.stats.add(cpu, Stat::Pgfree, order.frames() as i64);
         mmu.event(Event::MmPageFree, [pfn.0 as u64, order.0 as u64, zone.id().0 as u64, 0]);
+        mmu.tlb.adopt(mmu.host(), pfn);
         let owes = mmu.tlb.owed_by_tag(zone.id(), frame.debt()) != Generation::NONE;
         if !owes {
             frame.set_debt(0);

@@ -13,6 +13,7 @@ use super::tree::{PageTree, TreeMark};
 use crate::frame::{FrameFlags, Owner};
 use crate::machine::Machine;
 use crate::memory::Memory;
+use crate::table::Source;
 use crate::units::*;
 use core::ops::Range;
 use std_alloc::vec::Vec;
@@ -151,7 +152,7 @@ impl Cache {
         for &part in parts {
             let (index, pages) = (frames[part].page_index().0, frames[part].pages());
             zero(at, index);
-            memory.copy(whole.add((index - first.0) as u32), part, pages);
+            memory.copy(whole.add((index - first.0) as u32), Source::frozen(frames, part));
             at = index + pages as u64;
         }
         zero(at, range.end);

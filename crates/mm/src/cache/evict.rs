@@ -88,6 +88,7 @@ impl Cache {
             self.unlock_tree(memory, id, tree);
             let Some((_, TreeEntry::Swap(slot))) = next else { return swapped };
             swapped = true;
+            #[expect(clippy::disallowed_methods, reason = "the file's tree does not name it any more")]
             drop_swap_entry(memory, slot);
         }
     }

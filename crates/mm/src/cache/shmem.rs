@@ -67,6 +67,10 @@ impl Cache {
                         self.move_from_swap(memory, id, index, slot, page.folio);
                         memory.put(page.folio);
                     }
+                    #[expect(
+                        clippy::disallowed_methods,
+                        reason = "it is the reference that this look-up took"
+                    )]
                     drop_swap_entry(memory, slot);
                     page?;
                 }
@@ -134,6 +138,7 @@ impl Cache {
                 tree.insert(index, TreeEntry::Folio(CachedFolio::single(pfn)));
                 drop(tree);
                 self.count_added(memory, f, 1, 1);
+                #[expect(clippy::disallowed_methods, reason = "the file's tree names the folio now")]
                 memory.free_swap_entry(slot);
                 remove_from_swap_cache(memory, pfn, None);
                 frame.set(FrameFlags::DIRTY);

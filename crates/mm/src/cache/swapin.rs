@@ -324,7 +324,9 @@ pub(crate) fn drop_unmapped<M: Machine>(memory: &Memory<M>, frame: &Frame, pfn: 
 /// folio is freed now, unless it is in use. A folio that is mapped again keeps its slot, unless slots are scarce: until
 /// it is stored to, it can be evicted again without a write.
 pub(crate) fn drop_swap_entry<M: Machine>(memory: &Memory<M>, slot: SwapSlot) {
-    if memory.free_swap_entry(slot) > 0 {
+    #[expect(clippy::disallowed_methods, reason = "callers have removed the entry")]
+    let left = memory.free_swap_entry(slot);
+    if left > 0 {
         return;
     }
     let Some(pfn) = memory.swap.cache_get(memory, slot) else { return };

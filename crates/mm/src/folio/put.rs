@@ -84,10 +84,11 @@ impl<M: Machine> Memory<M> {
         })
     }
 
-    /// Drop references that entries held, after their flush; the last one frees the folio.
+    /// Drop references that entries held; the last one frees the folio. If a batch has still to flush for these
+    /// entries, the folio is freed with the debt.
     #[expect(clippy::disallowed_methods, reason = "this is where references of entries are dropped")]
     pub(crate) fn put_refs(&self, refs: Refs) {
-        let (head, count) = refs.into_parts();
+        let (head, count) = refs.release(self.host());
         if count > 0 {
             self.put_many(head, count);
         }

@@ -6,7 +6,7 @@ use crate::frame::{FrameFlags, List, Owner};
 use crate::machine::Machine;
 use crate::mm_core::MmCore;
 use crate::stat::{SizeStat, Stat};
-use crate::table::Landing;
+use crate::table::{Landing, UsedCopy, Waiting};
 use crate::tlb::UnmapBatch;
 use crate::units::*;
 use smallvec::SmallVec;
@@ -23,9 +23,10 @@ const PASSES_SYNC: u32 = 7;
 /// A locked folio with migration entries, and its target frame.
 struct PendingMove {
     from: Pfn,
+    waiting: Waiting,
     fresh: Fresh,
     /// It was copied while in use, and has not been written since.
-    copied: bool,
+    copied: Option<UsedCopy>,
 }
 
 /// Why a folio was not moved.
@@ -261,63 +262,68 @@ impl<M: Machine> Mover<'_, '_, M> {
             });
         };
         assert_eq!(fresh.order(), order, "the target's frame for {head} must have its size");
-        let copied = self.in_use && self.copy_in_use(head, fresh.pfn());
-        let dirty = core.rmap.begin_move(core, head, batch);
+        let copied = if self.in_use { self.copy_in_use(head, fresh.pfn()) } else { None };
+        let waiting = core.rmap.begin_move(core, head, batch);
+        let dirty = waiting.is_dirty();
         if dirty && !frame.is_anon() {
             core.cache.mark_dirty(core, head);
         }
-        let pending = PendingMove { from: head, fresh, copied };
+        let pending = PendingMove { from: head, waiting, fresh, copied };
         if frame.mapcount() > 0 {
             // Another task is mapping it just now, without its lock.
-            self.restore(pending);
+            self.restore(head, pending.waiting.back(), pending.fresh);
             return Err(NotMoved::Retry);
         }
-        if copied && dirty {
+        if pending.copied.is_some() && dirty {
             core.count(Stat::TierMoveAborted, i64::from(order.frames()));
-            self.restore(pending);
+            self.restore(head, pending.waiting.back(), pending.fresh);
             return Err(NotMoved::Failed);
         }
         Ok(pending)
     }
 
     /// Copy a page of one process while it is in use. From here on its entry's dirty bit shows stores.
-    fn copy_in_use(&self, head: Pfn, to: Pfn) -> bool {
+    fn copy_in_use(&self, head: Pfn, to: Pfn) -> Option<UsedCopy> {
         let (core, frame) = (self.core, &self.core.frames[head]);
         let own = FrameFlags::EXCLUSIVE | FrameFlags::SWAPBACKED;
         let fits = frame.order() == Order::ZERO && frame.is_anon() && frame.mapcount() == 1;
-        if !fits || !frame.has(own) || frame.has(FrameFlags::SWAPCACHE) || !core.rmap.clean_anon(core, head) {
-            return false;
+        if !fits || !frame.has(own) || frame.has(FrameFlags::SWAPCACHE) {
+            return None;
         }
-        core.copy_in_use(head, to);
+        let copy = core.copy_in_use(core.rmap.clean_anon(core, head)?, to);
         // Give other tasks the time to write to it.
         core.machine.resched();
-        true
+        Some(copy)
     }
 
     /// Copy a folio that has migration entries, and replace it by the copy. `Err`: it is in use, and as it was.
     fn copy_and_replace(&mut self, pending: PendingMove, batch: &UnmapBatch) -> Result<(), ()> {
-        let (core, from, to) = (self.core, pending.from, pending.fresh.pfn());
+        let PendingMove { from, waiting, fresh, copied } = pending;
+        let (core, to) = (self.core, fresh.pfn());
         let (frame, new) = (&core.frames[from], &core.frames[to]);
         let expected = cache_refs(core, from).map(|cached| cached + 1);
-        let moved = (expected == Some(frame.refs())).then(|| {
+        let moved = if expected == Some(frame.refs()) {
             new.set(FrameFlags::LOCKED);
             core.lru.forget_split(core, from);
-            let landing = if pending.copied {
-                core.copied_in_use(from, to, batch)
-            } else {
-                core.copy_folio(from, to, batch)
+            let landing = match copied {
+                Some(copy) => core.copied_in_use(waiting, copy, batch),
+                None => core.copy_folio(waiting, to, batch),
             };
-            let exchanged = core.replace_folio(from, to);
-            exchanged.then_some(landing)
-        });
-        let Some(landing) = moved.flatten() else {
-            new.clear(FrameFlags::LOCKED);
-            self.restore(pending);
-            core.unlock_folio(from);
-            return Err(());
+            if core.replace_folio(from, to) { Ok(landing) } else { Err(landing.back()) }
+        } else {
+            Err(waiting.back())
         };
-        let to = pending.fresh.into_pfn();
-        core.rmap.end_move(core, &landing);
+        let landing = match moved {
+            Ok(landing) => landing,
+            Err(back) => {
+                new.clear(FrameFlags::LOCKED);
+                self.restore(from, back, fresh);
+                core.unlock_folio(from);
+                return Err(());
+            }
+        };
+        let to = fresh.into_pfn();
+        core.rmap.end_move(core, landing);
         note_isolated(core, from, -i64::from(frame.pages()));
         core.leave_replaced(from);
         self.finish(to);
@@ -336,11 +342,11 @@ impl<M: Machine> Mover<'_, '_, M> {
     }
 
     /// Give up on a folio: its migration entries map it again.
-    fn restore(&mut self, pending: PendingMove) {
+    fn restore(&mut self, head: Pfn, back: Landing, unused: Fresh) {
         let core = self.core;
-        core.rmap.end_move(core, &Landing::back(pending.from));
-        self.defer_if_partial(pending.from);
-        self.target.give_back(core, pending.fresh);
+        core.rmap.end_move(core, back);
+        self.defer_if_partial(head);
+        self.target.give_back(core, unused);
     }
 
     /// Entries may have gone during the move: queue a folio that is now partly mapped to be split.

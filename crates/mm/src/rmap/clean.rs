@@ -4,7 +4,7 @@ use super::{Rmap, shown, walk_folio};
 use crate::frame::{FrameFlags, Owner};
 use crate::machine::{Machine, Scope, Work};
 use crate::memory::Memory;
-use crate::table::{Bits, TakenRun};
+use crate::table::{Bits, Cleaned, TakenRun};
 use crate::tlb::Range;
 use crate::units::*;
 
@@ -46,16 +46,20 @@ impl Rmap {
     }
 
     /// Clear the dirty bits of all entries of an anonymous folio, so that they tell whether it is written from now on.
-    /// Returns `false` if entries of the space were taken away and not flushed yet: then a CPU may write to the folio
-    /// without setting a dirty bit.
-    pub(crate) fn clean_anon<M: Machine>(&self, memory: &Memory<M>, pfn: Pfn) -> bool {
+    /// `None`: entries of the space were taken away and not flushed yet, so a CPU may write to the folio without
+    /// setting a dirty bit.
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "its entries are clean, and no change of them waits for its flush"
+    )]
+    pub(crate) fn clean_anon<M: Machine>(&self, memory: &Memory<M>, pfn: Pfn) -> Option<Cleaned> {
         let _scope = memory.scope(Scope::FolioMkclean);
         let frame = &memory.frames[pfn];
         assert!(
             frame.has(FrameFlags::LOCKED) && frame.is_anon(),
             "folio {pfn} must be locked and anonymous to be cleaned"
         );
-        let Some(list) = self.spans(frame.owner()) else { return false };
+        let list = self.spans(frame.owner())?;
         let spans = list.share();
         walk_folio(memory, pfn, &spans, |tables, _, run| {
             if run.entry.has(Bits::DIRTY) {
@@ -67,5 +71,6 @@ impl Rmap {
         spans
             .holding(frame.page_index(), frame.pages() as u64)
             .all(|span| !memory.tlb.is_tightening(span.space))
+            .then(|| Cleaned::of(pfn))
     }
 }

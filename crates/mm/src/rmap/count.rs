@@ -6,6 +6,7 @@ use crate::knobs::Knob;
 use crate::machine::{Machine, Scope, SharedLine, Work};
 use crate::platform::Platform;
 use crate::stat::Stat;
+use crate::table::SplitEntry;
 use crate::units::*;
 
 /// Pages that became mapped or unmapped and that the counters do not include yet. A caller that changes several runs of
@@ -128,15 +129,17 @@ impl Rmap {
         change.partly
     }
 
-    /// A 2 MiB entry that mapped a whole folio has become one entry for each page. Each of these holds a reference.
-    pub(crate) fn split_large<M: Machine>(&self, platform: &Platform<M>, head: Pfn) {
+    /// A 2 MiB entry that mapped a whole folio has become one entry for each page. Each of these holds a reference,
+    /// unless the folio is being moved.
+    pub(crate) fn split_large<M: Machine>(&self, platform: &Platform<M>, split: SplitEntry) {
+        platform.count(Stat::ThpSplitPmd, 1);
+        let Some(head) = split.into_head() else { return };
         let pages = FolioPages::all(&platform.frames, head);
         assert_eq!(pages.count, TABLE_ENTRIES as u32, "folio {head} must fill the entry that is split");
         platform.frames[head].get(pages.count - 1);
         // In this order the folio never appears unmapped.
         self.add_range(platform, pages);
         self.remove_large(platform, head);
-        platform.count(Stat::ThpSplitPmd, 1);
     }
 }
 

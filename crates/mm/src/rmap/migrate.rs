@@ -10,20 +10,20 @@ use super::{Rmap, SpanFlags, shown};
 use crate::frame::{FolioPages, Frame, FrameFlags, Owner};
 use crate::machine::{Machine, Scope, Work};
 use crate::memory::Memory;
-use crate::table::{Bits, EntryRun, Landing, LockedTables, Migrating, TakenRun, Writes};
+use crate::table::{Bits, EntryRun, Landing, LockedTables, Migrating, TakenRun, Waiting, Writes};
 use crate::tlb::{HeldRefs, UnmapBatch};
 use crate::units::*;
 
 impl Rmap {
     /// Replace all entries of a folio by migration entries. The caller holds the folio lock and a reference. Each entry
-    /// is noted in `batch`, which the caller settles before it copies the content. Returns whether any entry was dirty.
-    /// Memory that is locked (mlock) is moved, too.
+    /// is noted in `batch`, which the caller settles before it copies the content. Memory that is locked (mlock) is
+    /// moved, too.
     pub(crate) fn begin_move<M: Machine>(
         &self,
         memory: &Memory<M>,
         head: Pfn,
         batch: &mut UnmapBatch,
-    ) -> bool {
+    ) -> Waiting {
         let _scope = memory.scope(Scope::TryToMigrateOne);
         let frame = &memory.frames[head];
         assert!(frame.has(FrameFlags::LOCKED), "folio {head} must be locked to be moved");
@@ -33,7 +33,7 @@ impl Rmap {
                 let emptied = tables.begin_move(run);
                 memory.charge(Work::EntryClear, run.count as u64);
                 dirty |= emptied.entry().has(Bits::DIRTY);
-                let refs = batch.take(memory.host(), &memory.tlb, emptied);
+                let refs = tables.leave_to(batch, emptied);
                 if run.is_large() {
                     self.remove_large(memory, head);
                 } else {
@@ -43,12 +43,17 @@ impl Rmap {
                 refs.put_held(&memory.frames);
             });
         }
-        dirty
+        Waiting::of(head, dirty, batch)
     }
 
     /// Make the migration entries of a folio map its pages where they are now. Both folios are locked, or they are the
     /// same folio.
-    pub fn end_move<M: Machine>(&self, memory: &Memory<M>, landing: &Landing) {
+    pub(crate) fn end_move<M: Machine>(&self, memory: &Memory<M>, landing: Landing) {
+        self.land(memory, &landing);
+        landing.done();
+    }
+
+    fn land<M: Machine>(&self, memory: &Memory<M>, landing: &Landing) {
         let _scope = memory.scope(Scope::RemoveMigrationPtes);
         let from = landing.from();
         let frame = &memory.frames[from];
@@ -73,7 +78,7 @@ impl Rmap {
                     continue;
                 }
                 let writes = match frame.owner() {
-                    Owner::File(file) => Writes::Shared(memory.tlb.settle_file(memory.host(), file)),
+                    Owner::File(_) => Writes::Shared(memory.settle_page(landing.to())),
                     _ => Writes::Private,
                 };
                 tables.settle_at(run.slot, run.page).land_writable(&run, landing, writes);

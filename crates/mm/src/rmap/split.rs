@@ -82,8 +82,8 @@ impl Rmap {
             let Some(locked) = of_space.next() else { continue };
             let maps = |run: &EntryRun| run.is_large() && run.entry.pfn() == head;
             if let Some(run) = locked.find(page).filter(maps) {
-                locked.split_large(&run);
-                self.split_large(memory, head);
+                let split = locked.split_large(&run);
+                self.split_large(memory, split);
             }
         }
     }

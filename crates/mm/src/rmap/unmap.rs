@@ -171,8 +171,8 @@ impl<M: Machine> Unmapping<'_, M> {
     /// `false` if it has to stay.
     #[cold]
     fn unmap_split(&mut self, tables: &mut LockedTables<'_, M>, large: &EntryRun) -> bool {
-        tables.split_large(large);
-        self.rmap.split_large(self.memory, large.entry.pfn());
+        let split = tables.split_large(large);
+        self.rmap.split_large(self.memory, split);
         let mut page = large.page;
         while page < large.end() {
             let entries = tables.find_run(page, large.end()).expect("the table of a split entry");
@@ -218,7 +218,7 @@ impl<M: Machine> Unmapping<'_, M> {
         if to == UnmappedTo::Dropped {
             emptied = emptied.dropping_content();
         }
-        let refs = self.batch.take(memory.host(), &memory.tlb, emptied);
+        let refs = tables.leave_to(self.batch, emptied);
         let partly = if entries.is_large() {
             self.rmap.remove_large(memory, pages.head)
         } else {

@@ -240,6 +240,7 @@ fn lazyfree_swapped<M: Machine>(core: &MmCore<M>, tables: &mut LockedTables<'_, 
     if let Some((slot, _)) = run.entry.as_swap() {
         tables.set_absent(run.slot, Absent::None);
         tables.counts().add(Resident::Swap, -1);
+        #[expect(clippy::disallowed_methods, reason = "its entry was cleared")]
         drop_swap_entry(core, slot);
     }
 }

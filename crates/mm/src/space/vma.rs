@@ -7,7 +7,7 @@ use crate::mempolicy::MemPolicy;
 use crate::mm_core::MmCore;
 use crate::rmap::{Span, SpanFlags};
 use crate::swap::RangeReadahead;
-use crate::table::Rights;
+use crate::table::{Rights, Shown};
 use crate::units::*;
 use smallvec::SmallVec;
 
@@ -77,6 +77,13 @@ impl VmaView {
     #[inline]
     pub(crate) fn file_index(&self, page: Vpn) -> Option<(FileId, PageIndex)> {
         self.file.map(|(file, first)| (file, PageIndex(first.0 + (page.0 - self.start.0))))
+    }
+
+    /// What a page of a range of a file shows, as long as it has no entry.
+    #[inline]
+    pub(super) fn shown(&self, page: Vpn) -> Shown {
+        let (file, index) = self.file_index(page).expect("the range must show a file");
+        Shown::in_range(file, index)
     }
 
     /// Index of one of its pages in its anonymous sets.

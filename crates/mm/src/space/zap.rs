@@ -132,6 +132,7 @@ fn zap_locked_if<M: Machine>(
 fn account_swapped<M: Machine>(core: &MmCore<M>, tables: &mut LockedTables<'_, M>, slot: SwapSlot) {
     core.charge(Work::EntryClear, 1);
     tables.counts().add(Resident::Swap, -1);
+    #[expect(clippy::disallowed_methods, reason = "its entry was cleared")]
     drop_swap_entry(core, slot);
 }
 
@@ -157,12 +158,8 @@ pub(super) fn split_anon_entry<M: Machine>(
     tables: &mut LockedTables<'_, M>,
     run: &EntryRun,
 ) {
-    tables.split_large(run);
-    if run.entry.is_present() {
-        core.rmap.split_large(core, run.entry.pfn());
-    } else {
-        core.count(Stat::ThpSplitPmd, 1);
-    }
+    let split = tables.split_large(run);
+    core.rmap.split_large(core, split);
 }
 
 /// Account for a run of cleared entries.

@@ -22,14 +22,37 @@
 //! Ours wait for the lock. (x86 Linux: `__split_huge_pmd_locked`; Intel SDM 3A 4.10.2.3; AMD erratum 383.)
 
 use super::walk::index;
-use super::{Bits, Entry, EntryRun, LEVELS, LockedTables, Rights, Settled, Slot, Writes, new_table};
+use super::{Bits, Entry, EntryRun, LEVELS, LockedTables, Rights, Settled, Shown, Slot, Writes, new_table};
 use crate::alloc::{Allocator, Means, NeedsReclaim};
 use crate::event::{Concern, Event};
-use crate::frame::{FolioPages, Owner};
+use crate::frame::FolioPages;
 use crate::machine::{Machine, Work};
 use crate::primitive::Ordering::*;
 use crate::tlb::Range;
 use crate::units::*;
+use base::linear;
+
+/// A 2 MiB entry that has become 512 entries of pages, for which mapcounts and references are still to be taken.
+#[must_use = "the new entries would hold no references: give it to `Rmap::split_large`"]
+#[derive(Debug)]
+pub(crate) struct SplitEntry {
+    head: Option<Pfn>,
+}
+
+linear!(
+    SplitEntry,
+    "entries of pages took the place of a 2 MiB entry without references: `Rmap::split_large`"
+);
+
+impl SplitEntry {
+    /// The folio that is mapped, for the code that takes the references. `None`: it is being moved, so its entries have
+    /// none.
+    pub(crate) fn into_head(self) -> Option<Pfn> {
+        let head = self.head;
+        self.spend();
+        head
+    }
+}
 
 impl<M: Machine> LockedTables<'_, M> {
     /// Make the tables above a large entry for `page`, the first of 512. `None`: there is a table or such an entry
@@ -87,10 +110,17 @@ impl<M: Machine> LockedTables<'_, M> {
 
     /// Map a folio of a file with one entry, where every old translation of the addresses shows the same content (as in
     /// [`LockedTables::install_unchanged`]).
-    pub(crate) fn install_large_unchanged(&mut self, slot: Slot, page: Vpn, head: Pfn, rights: Rights) {
+    pub(crate) fn install_large_unchanged(
+        &mut self,
+        (slot, page): (Slot, Vpn),
+        head: Pfn,
+        shown: Shown,
+        rights: Rights,
+    ) {
         self.vacated.check(page, TABLE_ENTRIES as u32);
-        let owner = self.mmu.frames[head].owner();
-        assert!(matches!(owner, Owner::File(_)), "{head} of {owner:?} is mapped as if it were not new");
+        let frame = &self.mmu.frames[head];
+        let same = shown.is_page_of(frame, 0);
+        assert!(same, "{head} of {:?} is not what its address shows: {shown:?}", frame.owner());
         self.put_large(slot, head, rights.bits_of_entry());
     }
 
@@ -101,9 +131,8 @@ impl<M: Machine> LockedTables<'_, M> {
     }
 
     /// Replace a large entry of anonymous memory by 512 entries that map the same. On return no CPU caches the large
-    /// translation. The caller updates mapcounts and references, unless the folio is being moved: then the entry has
-    /// none.
-    pub(crate) fn split_large(&mut self, run: &EntryRun) {
+    /// translation. `Rmap::split_large` updates mapcounts and references.
+    pub(crate) fn split_large(&mut self, run: &EntryRun) -> SplitEntry {
         assert!(run.is_large());
         self.assert_alone("splitting an entry");
         let mmu = self.mmu;
@@ -125,6 +154,7 @@ impl<M: Machine> LockedTables<'_, M> {
         mmu.frames[table].set_table(TABLE_ENTRIES as u64);
         mmu.charge(Work::EntrySet, TABLE_ENTRIES as u64);
         self.link_table(run.slot, table);
+        SplitEntry { head: old.is_present().then(|| old.pfn()) }
     }
 }
 

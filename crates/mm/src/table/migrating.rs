@@ -14,27 +14,118 @@ use super::{Bits, Entry, EntryRun, LockedTables, Migrating, Rights, Settled, Slo
 use crate::frame::FolioPages;
 use crate::machine::Machine;
 use crate::primitive::Ordering::*;
-use crate::tlb::Emptied;
+use crate::tlb::{Emptied, Generation, UnmapBatch};
 use crate::units::*;
+use base::linear;
 
-/// Where the pages of a folio are after an attempt to move them: in another folio, with the same content, or in place.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Landing {
+/// Entries that wait for a folio to be moved.
+#[must_use = "entries wait for the folio: end its move with `Rmap::end_move`"]
+#[derive(Debug)]
+pub(crate) struct Waiting {
+    head: Pfn,
+    /// Whether an entry was dirty when it was emptied.
+    dirty: bool,
+    /// What the batch that took the entries must pay before no CPU can store through one.
+    owed: Generation,
+}
+
+linear!(Waiting, "entries wait for a folio: copy it or give up, and end its move with `Rmap::end_move`");
+
+impl Waiting {
+    /// All entries of the folio at `head` wait; `batch` has taken what they were.
+    pub fn of(head: Pfn, dirty: bool, batch: &UnmapBatch) -> Waiting {
+        Waiting { head, dirty, owed: batch.owed_for_stores() }
+    }
+
+    /// The folio.
+    pub fn head(&self) -> Pfn {
+        self.head
+    }
+
+    /// Whether an entry was dirty.
+    pub fn is_dirty(&self) -> bool {
+        self.dirty
+    }
+
+    /// Give up: the pages are where they were.
+    pub fn back(self) -> Landing {
+        let head = self.head;
+        self.spend();
+        Landing { from: head, to: head }
+    }
+
+    /// The content is in the folio at `to`. `batch` has paid for the entries.
+    pub fn copied(self, to: Pfn, batch: &UnmapBatch) -> Landing {
+        let paid = self.owed <= batch.paid_up_to() && !batch.owes_for_writable();
+        assert!(
+            paid,
+            "the batch that took the entries of {} must be settled before a copy replaces it",
+            self.head
+        );
+        let from = self.head;
+        self.spend();
+        Landing { from, to }
+    }
+}
+
+/// An anonymous page of one process whose entry was clean when its copy began, so that the entry tells of stores that
+/// the copy misses.
+#[must_use = "it stands for a flush that was made for a copy"]
+#[derive(Debug)]
+pub(crate) struct Cleaned(Pfn);
+
+impl Cleaned {
+    /// The page at `head`, whose entry has just been cleaned and flushed.
+    pub fn of(head: Pfn) -> Cleaned {
+        Cleaned(head)
+    }
+
+    /// The page.
+    pub fn head(&self) -> Pfn {
+        self.0
+    }
+
+    /// It has been copied to `to`.
+    pub fn copied(self, to: Pfn) -> UsedCopy {
+        UsedCopy { from: self.0, to }
+    }
+}
+
+/// A copy of such a page.
+#[must_use = "the copy is worth what the page's entry says when it is emptied"]
+#[derive(Debug)]
+pub(crate) struct UsedCopy {
     from: Pfn,
     to: Pfn,
 }
 
+impl UsedCopy {
+    /// The page, and the frame with the copy.
+    pub(crate) fn into_frames(self) -> (Pfn, Pfn) {
+        (self.from, self.to)
+    }
+}
+
+/// Where the pages of a folio are after an attempt to move them: in another folio, with the same content, or in place.
+#[must_use = "entries wait for the folio: end its move with `Rmap::end_move`"]
+#[derive(Debug)]
+pub(crate) struct Landing {
+    from: Pfn,
+    to: Pfn,
+}
+
+linear!(Landing, "entries wait for a folio: end its move with `Rmap::end_move`");
+
 impl Landing {
-    /// In the folio at `to`, which was copied after the last CPU lost the right to store to the one at `from`.
-    #[inline]
-    pub(crate) fn copied(from: Pfn, to: Pfn) -> Landing {
-        Landing { from, to }
+    /// In their old place, after all.
+    pub fn back(mut self) -> Landing {
+        self.to = self.from;
+        self
     }
 
-    /// In their old place.
-    #[inline]
-    pub fn back(head: Pfn) -> Landing {
-        Landing { from: head, to: head }
+    /// All entries that waited map the pages.
+    pub fn done(self) {
+        self.spend();
     }
 
     /// The head of the old folio.

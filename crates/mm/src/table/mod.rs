@@ -27,6 +27,8 @@ mod large;
 mod migrating;
 mod run;
 mod settled;
+mod shown;
+mod source;
 mod walk;
 mod window;
 
@@ -34,15 +36,18 @@ pub use aging::Middle;
 pub use counts::{Counts, Resident};
 pub use detached::Detached;
 pub use entry::{Absent, Bits, Entry, Migrating, Rights};
-pub use migrating::Landing;
+pub(crate) use large::SplitEntry;
+pub(crate) use migrating::{Cleaned, Landing, UsedCopy, Waiting};
 pub use run::{EntryRun, TakenRun};
-pub use settled::{Moving, Settled, Writes};
+pub use settled::{Moving, PageSettled, Settled, Writes};
+pub use shown::Shown;
+pub use source::Source;
 pub use window::TableWindow;
 
 use crate::alloc::{AllocRequest, Allocator, Means, NeedsReclaim};
 use crate::arena::Arena;
 use crate::event::Event;
-use crate::frame::{FolioPages, Frame, FrameFlags, Mobility, Owner};
+use crate::frame::{FolioPages, Frame, FrameFlags, Mobility};
 use crate::lock::{Gate, GateGuard, Lock};
 use crate::machine::{Machine, Work};
 use crate::mmu::Mmu;
@@ -524,11 +529,15 @@ impl<'a, M: Machine> LockedTables<'a, M> {
     /// Map pages of a folio that show what every stale translation of their addresses shows, because they have not
     /// been written since: pages of a file's cache or of the swap cache. The places were empty or held swap entries.
     #[inline]
-    pub fn install_unchanged(&mut self, slot: Slot, page: Vpn, pages: FolioPages, rights: Rights) {
+    pub fn install_unchanged(
+        &mut self,
+        (slot, page): (Slot, Vpn),
+        pages: FolioPages,
+        shown: Shown,
+        rights: Rights,
+    ) {
         self.vacated.check(page, pages.count);
-        let head = self.head_of(pages);
-        let cached = matches!(head.owner(), Owner::File(_)) || head.has(FrameFlags::SWAPCACHE);
-        assert!(cached, "{} of {:?} is mapped as if it were not new", pages.first, head.owner());
+        shown.check(self.head_of(pages), pages, || self.read(slot).absent());
         let entry = Entry::new(pages.first, Bits::PRESENT | rights.bits_of_entry());
         let present = self.put_run(slot, entry, pages.count);
         debug_assert!(!present, "the entry for {} must be cleared before it is installed", pages.first);

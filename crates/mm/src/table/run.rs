@@ -15,7 +15,7 @@ use crate::frame::{FolioPages, FrameFlags, FrameTable};
 use crate::knobs::Knob;
 use crate::machine::Machine;
 use crate::primitive::{AtomicU64, Ordering::*};
-use crate::tlb::{Cleared, Emptied, Refs, Tightened};
+use crate::tlb::{Cleared, Emptied, Refs, Tightened, UnmapBatch};
 use crate::units::*;
 
 /// Bits in which the entries of a run may differ.
@@ -196,7 +196,7 @@ impl<'a, M: Machine> LockedTables<'a, M> {
     #[inline(always)]
     pub(super) fn emptied(&self, run: &EntryRun, old: Entry) -> Emptied {
         let head = EntryRun { entry: old, ..*run }.mapped(&self.mmu.frames).head;
-        Emptied::new(run.cleared(self.space, old, head), run.slot.table, old.raw())
+        Emptied::new(run.cleared(self.space, old, head), (run.slot.table, run.slot.hold), old.raw())
     }
 
     /// What a run that was `old` with the marks of all has lost; must be flushed.
@@ -221,10 +221,30 @@ impl<'a, M: Machine> LockedTables<'a, M> {
         self.emptied(run, entry)
     }
 
-    /// Put back what [`LockedTables::empty_run`] removed and left empty in the same hold of the lock.
+    /// Put back what [`LockedTables::empty_run`] removed from this run and left empty in the same hold of the lock.
+    #[expect(clippy::disallowed_methods, reason = "CPUs that still use the entries use what is there again")]
     pub(crate) fn restore(&mut self, run: &EntryRun, emptied: Emptied) {
+        let (what, place) = (emptied.what(), (emptied.table(), emptied.hold()));
+        let same = (what.space, what.page, u64::from(what.pages)) == (self.space, run.page, run.pages());
+        assert!(
+            same && place == (run.slot.table, run.slot.hold),
+            "{run:?} gets back what was emptied elsewhere"
+        );
         self.put_run(run.slot, emptied.entry(), run.count);
         emptied.put_back();
+    }
+
+    /// Give entries that were emptied in this hold of the lock to a batch. Their references come back; until the batch
+    /// is settled, the frames may still be used through these entries.
+    #[inline]
+    #[expect(clippy::disallowed_methods, reason = "the entries were emptied in this hold of the lock")]
+    pub(crate) fn leave_to(&mut self, batch: &mut UnmapBatch, emptied: Emptied) -> Refs {
+        assert_eq!(
+            emptied.hold(),
+            self.hold.get(),
+            "entries must be given to a batch in the hold that emptied them"
+        );
+        batch.take(self.mmu.host(), &self.mmu.tlb, emptied)
     }
 
     /// Flush emptied entries. On return no CPU caches them, and their places may be reused.

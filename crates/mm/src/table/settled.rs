@@ -5,6 +5,7 @@ use super::{Bits, Entry, EntryRun, LockedTables, Paid, Rights, Slot};
 use crate::event::{Concern, Event};
 use crate::frame::{FolioPages, FrameFlags, Owner};
 use crate::machine::Machine;
+use crate::mmu::Mmu;
 use crate::primitive::Ordering::*;
 use crate::tlb::{FileSettled, Range, stale};
 use crate::units::*;
@@ -19,7 +20,29 @@ pub enum Writes {
     /// Writable; the page is private to this space.
     Private,
     /// Writable; every mapping of the file shows the store.
-    Shared(FileSettled),
+    Shared(PageSettled),
+}
+
+/// Proof that a page of a file may be written through an entry: what was owed for the file was paid while its folio was
+/// locked, and the folio still is.
+#[derive(Debug)]
+#[must_use = "it stands for a payment that was made for a store"]
+pub struct PageSettled {
+    folio: Pfn,
+    file: FileSettled,
+}
+
+impl PageSettled {
+    /// Pay what is owed for the file of the folio at `folio`.
+    ///
+    /// # Panics
+    /// If it is not a locked folio of a file: another task could unmap it after the payment.
+    pub fn new<M: Machine>(mmu: &Mmu<M>, folio: Pfn) -> PageSettled {
+        let frame = &mmu.frames[folio];
+        assert!(frame.has(FrameFlags::LOCKED), "{folio} must be locked before its file is paid for");
+        let Owner::File(file) = frame.owner() else { panic!("{folio} must be a file's") };
+        PageSettled { folio, file: mmu.tlb.settle_file(mmu.host(), file) }
+    }
 }
 
 /// Entries of a range move to other addresses. The old addresses are flushed once all have moved.
@@ -144,14 +167,15 @@ impl<'a, M: Machine> Settled<'a, M> {
                 true
             }
             (Writes::Shared(settled), owner) => {
-                assert_eq!(
-                    owner,
-                    Owner::File(settled.file()),
-                    "{} must belong to the settled file",
+                let PageSettled { folio, file } = settled;
+                let same = owner == Owner::File(file.file()) && folio == pages.head;
+                assert!(
+                    same && head.has(FrameFlags::LOCKED),
+                    "{} must be the page that was paid for, and still locked",
                     pages.first
                 );
                 let first = PageIndex(head.page_index().0 + pages.offset() as u64);
-                let concern = Concern::File { file: settled.file(), first, count: pages.count as u64 };
+                let concern = Concern::File { file: file.file(), first, count: pages.count as u64 };
                 self.mmu.event(Event::TlbHazard, concern.args());
                 true
             }

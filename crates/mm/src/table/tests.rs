@@ -96,7 +96,7 @@ fn a_large_entry_becomes_a_table_that_says_the_same() {
     // No CPU uses the large translation alongside the new ones.
     bench.mmu.tlb.switch(bench.mmu.host(), SPACE, bench.tables.root(SPACE));
     bench.mmu.machine.hold(Vpn(page.0 + 300), Pfn(512 + 300), false);
-    tables.split_large(&leaf);
+    assert!(tables.split_large(&leaf).into_head().is_some());
     assert_eq!(bench.mmu.machine.held(CpuId(0), Vpn(page.0 + 300)), None);
     let whole = Flush::Pages { start: page, count: 1, stride: PAGEBLOCK_ORDER };
     assert_eq!(bench.mmu.machine.flushes.lock().last(), Some(&(CpuId(0), whole)));
@@ -108,12 +108,18 @@ fn a_large_entry_becomes_a_table_that_says_the_same() {
 }
 
 #[test]
-#[should_panic(expected = "is mapped as if it were not new")]
+#[should_panic(expected = "is not what its address shows")]
 fn only_a_page_of_a_cache_is_mapped_without_settling() {
     let bench = Bench::new();
     let mut tables = bench.lock();
     let slot = tables.reserve(&bench.alloc, Vpn(7), MEANS).unwrap();
-    tables.install_unchanged(slot, Vpn(7), FolioPages::one(&bench.mmu.frames, Pfn(77)), Rights::USER);
+    let shown = Shown::in_range(FileId(0), PageIndex(7));
+    tables.install_unchanged(
+        (slot, Vpn(7)),
+        FolioPages::one(&bench.mmu.frames, Pfn(77)),
+        shown,
+        Rights::USER,
+    );
 }
 
 /// The compiler allows assignment through the reference.

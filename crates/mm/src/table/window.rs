@@ -1,8 +1,8 @@
 //! A range of places in one table, for callers that visit many of them: the table is looked up once.
 
-use super::{Bits, Entry, EntryRun, LockedTables, Rights, Slot};
+use super::{Bits, Entry, EntryRun, LockedTables, Rights, Shown, Slot};
 use crate::event::Event;
-use crate::frame::{FrameFlags, Owner};
+use crate::frame::FrameFlags;
 use crate::machine::{Machine, Work};
 use crate::primitive::{AtomicU64, Ordering::*};
 use crate::tlb::{EmptiedPages, stale};
@@ -94,16 +94,12 @@ impl<'a, M: Machine> TableWindow<'_, 'a, M> {
     /// Map a page, a folio by itself, at an empty place. Every old translation of its address shows the same content
     /// ([`LockedTables::install_unchanged`]).
     #[inline]
-    pub fn install_unchanged(&mut self, at: usize, page: Pfn, rights: Rights) {
+    pub fn install_unchanged(&mut self, at: usize, page: Pfn, shown: Shown, rights: Rights) {
         let frame = &self.tables.mmu.frames[page];
         let flags = frame.flags();
-        let cached = matches!(frame.owner(), Owner::File(_)) || flags.contains(FrameFlags::SWAPCACHE);
+        let cached = shown.is_page_of(frame, 0);
         let single = !flags.intersects(FrameFlags::HEAD | FrameFlags::TAIL);
-        assert!(
-            cached && single,
-            "{page} of {:?}, {flags:?}, is mapped as if it were not new",
-            frame.owner()
-        );
+        assert!(cached && single, "{page} of {:?}, {flags:?}, is not what its address shows", frame.owner());
         assert!(self.gone <= 0, "{page} is mapped while emptied places of this window are not flushed");
         self.tables.vacated.check(Vpn(self.page.0 + at as u64), 1);
         let entry = Entry::new(page, Bits::PRESENT | rights.bits_of_entry());

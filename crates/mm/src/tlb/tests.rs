@@ -1,6 +1,7 @@
 //! Which CPUs are asked to flush, and what each of them then does.
 
 mod broadcast;
+mod marks;
 mod told;
 
 use super::*;

@@ -7,7 +7,7 @@ use mm::tlb::UnmapBatch;
 use mm::units::*;
 
 pub fn forget<M: Machine>(mmu: &Mmu<M>, memory: &Memory<M>) {
-    UnmapBatch::new(mmu);
+    UnmapBatch::new(mmu.host());
     memory.tlb.settle_file(mmu.host(), FileId(1));
 }
 

@@ -2,7 +2,7 @@
 //! own into a table.
 use mm::Machine;
 use mm::frame::FolioPages;
-use mm::table::{Bits, Entry, Rights, Settled, Slot};
+use mm::table::{Bits, Entry, Rights, Settled, Shown, Slot};
 use mm::units::*;
 
 pub fn make<M: Machine>(mut tables: Settled<'_, M>, slot: Slot, pages: FolioPages) {
@@ -11,7 +11,7 @@ pub fn make<M: Machine>(mut tables: Settled<'_, M>, slot: Slot, pages: FolioPage
     tables.place(slot, Pfn(7), Bits::WRITE);
     tables.set_bits(slot, 1, Bits::WRITE);
     tables.put_run(slot, entry, 1);
-    tables.install_unchanged(slot, Vpn(7), pages, Bits::WRITE);
+    tables.install_unchanged((slot, Vpn(7)), pages, Shown::in_swap(), Bits::WRITE);
     let _ = Rights::WRITE;
 }
 

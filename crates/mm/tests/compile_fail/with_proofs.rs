@@ -4,12 +4,12 @@ use mm::alloc::{Watermark, Means, Reserve};
 use mm::frame::FolioPages;
 use mm::memory::Memory;
 use mm::space::VmaTree;
-use mm::table::{Rights, Writes};
+use mm::table::{PageSettled, Rights, Writes};
 use mm::units::*;
 
 #[allow(dead_code)]
-fn store<M: Machine>(memory: &Memory<M>, space: SpaceId, page: Vpn, file: FileId, pfn: Pfn) {
-    let proof = memory.tlb.settle_file(memory.host(), file);
+fn store<M: Machine>(memory: &Memory<M>, space: SpaceId, page: Vpn, pfn: Pfn) {
+    let proof = PageSettled::new(memory, pfn);
     let mut tables = memory.tables.lock(memory, space).settle();
     let slot = tables.reserve(&memory.alloc, page, Means::new(Watermark::Min, Reserve::None)).unwrap();
     tables.install(slot, page, FolioPages::one(&memory.frames, pfn), Rights::USER, Writes::Shared(proof));

@@ -15,7 +15,7 @@ use crate::mmu::Mmu;
 use crate::platform::Platform;
 use crate::primitive::Ordering::Relaxed;
 use crate::stat::Stat;
-use crate::table::{Absent, Bits, Rights, Tables, Writes};
+use crate::table::{Absent, Bits, Rights, Shown, Tables, Writes};
 use crate::testing::{Moment, TestMachine};
 use crate::tlb::{Cleared, Generation, Range, UnmapBatch};
 use crate::units::*;
@@ -382,7 +382,8 @@ fn replace_a_page(table_only: bool) {
     let mut tables = world.tables.lock(world, space);
     let slot = tables.reserve(&world.alloc, PAGE, MEANS).unwrap();
     world.frames[old].set_owner(Owner::File(FileId(3)), PageIndex(0));
-    tables.install_unchanged(slot, PAGE, FolioPages::one(&world.frames, old), Rights::USER);
+    let shown = Shown::in_range(FileId(3), PageIndex(0));
+    tables.install_unchanged((slot, PAGE), FolioPages::one(&world.frames, old), shown, Rights::USER);
     drop(tables);
     world.read(1, space, PAGE, old);
     let mut tables = world.tables.lock(world, space);

@@ -13,6 +13,7 @@ use crate::tlb::Cleared;
 use std_alloc::boxed::Box;
 
 const BATCH: u64 = FlushPolicy::Batch.value();
+const LIST: u64 = FlushPolicy::List.value();
 const LAZY: u64 = FlushPolicy::Lazy.value();
 const LATR: u64 = FlushPolicy::Latr.value();
 /// Address and number of the pages.

@@ -38,7 +38,7 @@ use crate::mm_core::MmCore;
 use crate::rmap::Tally;
 use crate::space::FaultStop;
 use crate::space::fault::{PmdRange, map_copy, swap_in_all};
-use crate::table::{Bits, Detached, EntryRun, LockedTables, Resident};
+use crate::table::{Bits, Detached, EntryRun, LockedTables, Resident, Source};
 use crate::units::*;
 use std_alloc::vec::Vec;
 
@@ -71,7 +71,7 @@ pub(super) fn collapse<M: Machine>(
     let whole = new_whole(core, gfp)?;
     match take(core, id, at, limits) {
         Ok((detached, parts)) => {
-            parts.copy_to(core, whole);
+            parts.copy_to(core, &detached, whole);
             map_copy(core, place, detached, whole);
             parts.free(core);
             Ok(Collapsed::Now)
@@ -245,7 +245,7 @@ impl Parts {
     }
 
     /// Copy the content of the 2 MiB to `whole`.
-    fn copy_to<M: Machine>(&self, core: &MmCore<M>, whole: Pfn) {
+    fn copy_to<M: Machine>(&self, core: &MmCore<M>, detached: &Detached, whole: Pfn) {
         let zero = |from: u32, to: u32| {
             if to > from {
                 core.zero(whole.add(from), to - from);
@@ -254,7 +254,7 @@ impl Parts {
         let mut at = 0;
         for &(first, pages) in &self.runs {
             zero(at, first);
-            core.copy(whole.add(first), pages.first, pages.count);
+            core.copy(whole.add(first), Source::detached(detached, pages));
             at = first + pages.count;
         }
         zero(at, LARGE as u32);

@@ -6,7 +6,7 @@ use crate::frame::FrameFlags;
 use crate::machine::{Machine, Scope, Work};
 use crate::space::zap::{Zap, zap_if};
 use crate::stat::Stat;
-use crate::table::{Absent, Bits, Entry, EntryRun, LockedTables, Resident, Slot, TakenRun, Writes};
+use crate::table::{Absent, Bits, Entry, EntryRun, LockedTables, Resident, Slot, Source, TakenRun, Writes};
 use crate::tlb::Refs;
 use crate::units::*;
 
@@ -107,7 +107,7 @@ impl<M: Machine> Fault<'_, M> {
             }
         };
         if held.is_some() {
-            self.core.copy(new, old, 1);
+            self.core.copy(new, Source::shared(&self.core.frames, old));
         } else {
             self.core.zero(new, 1);
         }
@@ -155,7 +155,7 @@ impl<M: Machine> Fault<'_, M> {
         let mut outcome = Ok(Served::MINOR);
         if still_there {
             self.core.cache.mark_dirty(self.core, pfn);
-            let settled = self.core.tlb.settle_file(self.core.host(), file);
+            let settled = self.core.settle_page(pfn);
             let mut tables = self.lock();
             outcome = self.slot_if(&mut tables, entry).map(|slot| {
                 if let Some(slot) = slot {

@@ -7,7 +7,7 @@ use crate::knobs::Knob;
 use crate::machine::{Machine, Scope, Work};
 use crate::rmap::Tally;
 use crate::space::VmaFlags;
-use crate::table::{Entry, LockedTables, Resident, Rights, Settled, Writes};
+use crate::table::{Entry, LockedTables, Resident, Rights, Settled, Source, Writes};
 use crate::units::*;
 
 /// Most pages that one fault maps around found_page.
@@ -141,11 +141,12 @@ impl<M: Machine> Fault<'_, M> {
         let mut tables = self.lock();
         let Some(slot) = self.slot_if(&mut tables, Entry::NONE)? else { return Ok(false) };
         if self.may_write_untracked(page.folio) {
-            let settled = self.core.tlb.settle_file(self.core.host(), file);
+            let settled = self.core.settle_page(page.folio);
             self.install(&mut tables.settle_at(slot, self.page), slot, page.pfn, Writes::Shared(settled));
         } else {
             let pages = FolioPages { head: page.folio, first: page.pfn, count: 1 };
-            self.install_unchanged(&mut tables, (slot, self.page), pages, self.rights(false));
+            let shown = self.vma.shown(self.page);
+            self.install_unchanged(&mut tables, (slot, self.page), pages, shown, self.rights(false));
         }
         Ok(true)
     }
@@ -215,7 +216,7 @@ impl<M: Machine> Fault<'_, M> {
             };
             rest = &mut rest[done..];
             if let Some(run) = rest.split_off_first_mut() {
-                run.unused -= self.map_empty(&mut tables, file, *run);
+                run.unused -= self.map_empty(&mut tables, *run);
             }
         }
         drop(tables);
@@ -232,6 +233,7 @@ impl<M: Machine> Fault<'_, M> {
         // If unused entries are spared a flush, pages that were not asked for are not marked young.
         let old_around = crate::tlb::spares_unused(self.core);
         let Some(mut window) = tables.window(first, last.0 - first.0 + 1) else { return 0 };
+        let shown = self.vma.shown(first);
         let mut tally = Tally::new(self.core);
         let (mut done, mut mapped) = (0, [0; 2]);
         for run in runs {
@@ -247,7 +249,7 @@ impl<M: Machine> Fault<'_, M> {
             self.core.rmap.add_tallied(self.core, run.pages, &mut tally);
             let mut rights = self.vma.rights();
             rights.set(Rights::YOUNG, run.page == self.page || !old_around);
-            window.install_unchanged(place, pfn, rights);
+            window.install_unchanged(place, pfn, shown.ahead(place as u32), rights);
             run.unused -= 1;
             mapped[frame.has(FrameFlags::SWAPBACKED) as usize] += 1;
         }
@@ -260,7 +262,7 @@ impl<M: Machine> Fault<'_, M> {
     }
 
     /// Map those pages of a run that have a table and an empty entry. Returns their number.
-    fn map_empty(&self, tables: &mut TablesLock<'_, M>, file: FileId, run: Cached) -> u32 {
+    fn map_empty(&self, tables: &mut TablesLock<'_, M>, run: Cached) -> u32 {
         // If unused entries are spared a flush, pages that were not asked for are not marked young.
         let old_around = crate::tlb::spares_unused(self.core);
         let longest = if self.core.knobs.get(Knob::RmapBatch) == 0 { 1 } else { run.pages.count };
@@ -281,13 +283,16 @@ impl<M: Machine> Fault<'_, M> {
                 rights.set(Rights::YOUNG, asked || !old_around);
                 match &mut *tables {
                     TablesLock::Settled(tables) if self.may_write_untracked(pages.head) => {
-                        let settled = self.core.tlb.settle_file(self.core.host(), file);
+                        let settled = self.core.settle_page(pages.head);
                         let head = &self.core.frames[pages.head];
                         self.core.rmap.add_range(self.core, pages);
                         self.count_mapped(tables, head, pages.count);
                         tables.install(first.slot, page, pages, rights, Writes::Shared(settled));
                     }
-                    tables => self.install_unchanged(tables, (first.slot, page), pages, rights),
+                    tables => {
+                        let shown = self.vma.shown(page);
+                        self.install_unchanged(tables, (first.slot, page), pages, shown, rights);
+                    }
                 }
             }
             mapped += count;
@@ -327,7 +332,7 @@ impl<M: Machine> Fault<'_, M> {
         self.core.lock_folio(page.folio);
         let mut outcome = Ok(Served::MINOR);
         if self.core.cache.is_page(self.core, page.folio, file, index) {
-            self.core.copy(new, page.pfn, 1);
+            self.core.copy(new, Source::shared(&self.core.frames, page.pfn));
             outcome = self.map_new_anon(new, Entry::NONE);
         } else {
             self.core.put(new);
@@ -348,7 +353,7 @@ impl<M: Machine> Fault<'_, M> {
         let mut mapped = false;
         if self.core.cache.is_page(self.core, folio, file, index) {
             self.core.cache.mark_dirty(self.core, folio);
-            let settled = self.core.tlb.settle_file(self.core.host(), file);
+            let settled = self.core.settle_page(folio);
             let large = self.large_place(index).map(|place| self.map_large(file, place, folio, true));
             match large {
                 Some(Ok(true)) => mapped = true,

@@ -96,11 +96,12 @@ impl<M: Machine> Fault<'_, M> {
         self.core.charge(Work::EntrySet, 1);
         self.count(Stat::ThpFileMapped);
         if dirty || self.may_write_untracked(folio) {
-            let settled = self.core.tlb.settle_file(self.core.host(), file);
+            let settled = self.core.settle_page(folio);
             let mut tables = tables.settle_at(slot, place.start);
             tables.install_large(slot, place.start, folio, self.rights(true), Writes::Shared(settled));
         } else {
-            tables.install_large_unchanged(slot, place.start, folio, self.rights(false));
+            let shown = self.vma.shown(place.start);
+            tables.install_large_unchanged((slot, place.start), folio, shown, self.rights(false));
         }
         Ok(true)
     }

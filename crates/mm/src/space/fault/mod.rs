@@ -24,7 +24,7 @@ use crate::machine::{Machine, Scope, SharedLine, WaitKey, Work};
 use crate::memory::{AllocCause, Gfp, Shortage};
 use crate::mm_core::MmCore;
 use crate::stat::Stat;
-use crate::table::{Bits, Entry, LockedTables, Resident, Rights, Settled, Slot, Tree, Writes};
+use crate::table::{Bits, Entry, LockedTables, Resident, Rights, Settled, Shown, Slot, Tree, Writes};
 use crate::units::*;
 
 /// Why a fault was not served.
@@ -229,14 +229,15 @@ impl<M: Machine> Fault<'_, M> {
     fn install_unchanged(
         &self,
         tables: &mut LockedTables<'_, M>,
-        (slot, page): (Slot, Vpn),
+        place: (Slot, Vpn),
         pages: FolioPages,
+        shown: Shown,
         rights: Rights,
     ) {
         let head = &self.core.frames[pages.head];
         self.core.rmap.add_range(self.core, pages);
         self.count_mapped(tables, head, pages.count);
-        tables.install_unchanged(slot, page, pages, rights);
+        tables.install_unchanged(place, pages, shown, rights);
     }
 
     #[inline]

@@ -10,7 +10,7 @@ use crate::frame::{FolioPages, FrameFlags, Owner};
 use crate::knobs::Knob;
 use crate::machine::{Machine, Scope, Work};
 use crate::space::VmaFlags;
-use crate::table::{Absent, Bits, Entry, LockedTables, Resident, Slot, Writes};
+use crate::table::{Absent, Bits, Entry, LockedTables, Resident, Shown, Slot, Writes};
 use crate::units::*;
 
 /// log2 of the most pages that are read ahead by address.
@@ -56,6 +56,7 @@ impl<M: Machine> Fault<'_, M> {
             }
             Err(error) => Err(error.into()),
         };
+        #[expect(clippy::disallowed_methods, reason = "it is the reference that this fault took")]
         drop_swap_entry(self.core, slot);
         outcome
     }
@@ -155,11 +156,12 @@ impl<M: Machine> Fault<'_, M> {
         } else {
             for (offset, part) in self.steps(pages) {
                 let place = (at.ahead(offset), Vpn(page.0 + u64::from(offset)));
-                self.install_unchanged(&mut tables, place, part, self.rights(false));
+                self.install_unchanged(&mut tables, place, part, Shown::in_swap(), self.rights(false));
             }
         }
         // Drop the entries' uses of the slots; the caller still has its own.
         let first = SwapSlot(frame.swap_slot().0 + pages.offset());
+        #[expect(clippy::disallowed_methods, reason = "their entries map the pages now")]
         self.core.swap.free_entries(self.core, first, pages.count);
         let stored = writable && self.is_store();
         if stored || self.vma.flags.contains(VmaFlags::LOCKED) || self.core.swap.is_half_full() {

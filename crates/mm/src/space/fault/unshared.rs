@@ -187,6 +187,7 @@ impl<M: Machine> Fault<'_, M> {
         }
         // Once the tables are unlocked, another task may unmap and free it.
         self.core.lru.add(self.core, Some(pfn), self.gfp.is_faulted());
+        #[expect(clippy::disallowed_methods, reason = "their entries map the pages now")]
         self.core.swap.free_entries(self.core, back.slot, back.count);
         Ok(true)
     }

@@ -264,7 +264,8 @@ impl World {
             if anon {
                 tables.settle_at(slot, page).install(slot, page, pages, rights, Writes::Private);
             } else {
-                tables.install_unchanged(slot, page, pages, rights | Rights::YOUNG);
+                let shown = self.spaces.at(id).vmas.lock().range_of(page).unwrap().view.shown(page);
+                tables.install_unchanged((slot, page), pages, shown, rights | Rights::YOUNG);
             }
             done += count;
         }

@@ -11,7 +11,7 @@ use crate::machine::Machine;
 use crate::primitive::Ordering::*;
 use crate::tlb::{Range, Tlb};
 use crate::units::*;
-use pagefold_flush::inside::Debt;
+use pagefold_flush::inside::{Debt, Inside};
 use std::sync::Arc;
 use std::vec;
 
@@ -46,7 +46,7 @@ fn world(stands: Stands) -> World {
         }
         Stands::Nowhere => {
             let _off = world.mmu.machine.interrupts_off();
-            world.mmu.tlb.leave(&world.mmu, CpuId(1));
+            world.mmu.tlb.leave(world.mmu.host(), CpuId(1));
         }
     }
     become_cpu(0);
@@ -165,7 +165,7 @@ fn a_draw_before_the_raise_is_found() {
         let generation = tlb.draw();
         context.generation.fetch_add(1, SeqCst);
         let debt = Debt { cpus: context.cpus(), generation };
-        let generation = tlb.owe_frame(&world.mmu, ZoneId(0), &debt);
+        let generation = tlb.owe_frame(world.mmu.host(), ZoneId(0), &debt);
         world.mmu.frames[pfn].set_debt(generation.tag());
         world.reuse(pfn);
     };
@@ -196,7 +196,7 @@ fn switch_wrongly(world: &World, steps: fn(&Tlb, CpuId) -> u64) {
     let _off = platform.machine.interrupts_off();
     let (tlb, me) = (&world.mmu.tlb, platform.machine.cpu());
     let (state, context) = (&tlb.cpus()[me.index()], &tlb.contexts()[A.0]);
-    tlb.leave_context(platform, me);
+    tlb.leave_context(platform.host(), me);
     let drawn = tlb.newest();
     let newest = steps(tlb, me);
     let (asid, keep) = state.load(A, context.id.load(Acquire), newest);

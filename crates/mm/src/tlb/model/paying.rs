@@ -15,6 +15,7 @@ use crate::tlb::{Range, UnmapBatch};
 use crate::units::*;
 #[cfg(feature = "loom")]
 use pagefold_flush::Cause;
+use pagefold_flush::inside::Inside;
 use std::sync::Arc;
 use std::vec;
 
@@ -305,7 +306,7 @@ fn a_missed_generation_is_found() {
                 world.clear(A, PAGES[0]).expect("the page must be mapped");
                 let newest = tlb.contexts()[A.0].generation.fetch_add(1, SeqCst) + 1;
                 let remote = |cpu: CpuId| {
-                    tlb.drop_pages(base, PAGES[0], 1, Order::ZERO);
+                    tlb.drop_pages(base.host(), PAGES[0], 1, Order::ZERO);
                     tlb.cpus()[cpu.index()].set_generation(newest);
                 };
                 base.machine.shootdown(&tlb.contexts()[A.0].cpus(), &remote, &mut || ());
@@ -345,7 +346,7 @@ fn forgetting_by_generation_is_found() {
         let (tlb, ledger) = (&world.mmu.tlb, &world.mmu.tlb.zones()[0]);
         if let Some(sum) = ledger.domain.read() {
             let cause = Cause::Frames(Pfn(2), Order::ZERO);
-            tlb.pay_sum(&world.mmu, &sum.debt, sum.since, cause);
+            tlb.pay_sum(world.mmu.host(), &sum.debt, sum.since, cause);
             let advance = || ledger.paid.fetch_max(sum.debt.generation.0, AcqRel);
             ledger.domain.forget_if(|debt| debt.generation == sum.debt.generation, advance);
         }
@@ -362,7 +363,7 @@ fn a_payment_that_covers_later_debts_is_found() {
         let (tlb, ledger) = (&world.mmu.tlb, &world.mmu.tlb.zones()[0]);
         if let Some(sum) = ledger.domain.read() {
             let cause = Cause::Frames(Pfn(2), Order::ZERO);
-            tlb.pay_sum(&world.mmu, &sum.debt, sum.since, cause);
+            tlb.pay_sum(world.mmu.host(), &sum.debt, sum.since, cause);
             ledger.domain.forget(&sum.debt, || ());
             ledger.paid.fetch_max(sum.debt.generation.0, AcqRel);
         }

@@ -10,6 +10,7 @@ use crate::machine::Machine;
 use crate::mmu::Mmu;
 use crate::tlb::{Cleared, UnmapBatch};
 use crate::units::*;
+use pagefold_flush::inside::Inside;
 use std::boxed::Box;
 use std::sync::Arc;
 use std::vec::Vec;

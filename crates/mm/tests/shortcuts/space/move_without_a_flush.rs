@@ -2,7 +2,7 @@
 use crate::frame::FolioPages;
 use crate::machine::Machine;
 use crate::mm_core::MmCore;
-use crate::table::{Absent, Rights, Writes};
+use crate::table::{Absent, Rights, Source, Writes};
 use crate::units::*;
 
 pub fn move_page<M: Machine>(core: &MmCore<M>, id: SpaceId, page: Vpn, new: Pfn) {
@@ -10,7 +10,7 @@ pub fn move_page<M: Machine>(core: &MmCore<M>, id: SpaceId, page: Vpn, new: Pfn)
     let mut tables = core.tables.lock(mmu, id).settle();
     let run = tables.find(page).unwrap();
     let old = run.mapped(&core.frames);
-    core.copy(new, old.first, 1);
+    core.copy(new, Source::shared(&core.frames, old.first));
     tables.empty_run(&run, |_| Absent::None);
     core.rmap.remove_range(mmu, old);
     let pages = FolioPages::one(&core.frames, new);
