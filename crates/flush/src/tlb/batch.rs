@@ -211,6 +211,18 @@ impl UnmapBatch {
         self.note(host, tlb, cleared)
     }
 
+    /// [`UnmapBatch::take_pages`] of entries that are in no table.
+    #[cfg(feature = "inside")]
+    #[doc(hidden)]
+    pub fn note_cleared_pages<H: Host>(
+        &mut self,
+        host: &H,
+        tlb: &Tlb,
+        emptied: &mut EmptiedPages,
+    ) -> Option<Generation> {
+        self.note_pages(host, tlb, emptied)
+    }
+
     /// Whether pages can be taken together (`take_pages`). Not if each page is flushed or skipped by itself, or
     /// counts towards a full list.
     #[inline]

@@ -133,9 +133,10 @@ impl Kernel {
                 emptied.push((space, Pfn::NONE), pfn, false);
             }
             if !emptied.is_empty() {
-                let _ = batch.note_pages(base, tlb, &mut emptied);
+                let _ = batch.note_cleared_pages(base.host(), tlb, &mut emptied);
+                // In models entries hold no references.
+                emptied.release(|_| ());
             }
-            emptied.forget_refs();
         }
         drop(held);
         self.free(batch, taken.into_iter().map(|(_, pfn)| pfn));
