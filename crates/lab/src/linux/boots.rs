@@ -1,14 +1,17 @@
 //! Linux's side of a comparison, as its boots have shown it. Kept in a file, it is a judge that needs no kernel: the
 //! simulated side can be run again beside it after every change of the simulator.
 
+use super::conditions;
 use super::job::Job;
 use super::judge::counts::held;
 use super::twin::Speed;
 use crate::boot::{Report, Shape};
 use crate::document::{Origin, SCHEMA};
 use crate::error::{Error, Result};
+use crate::profile::parse_setting;
 use crate::record::{Better, Measured, OracleRecord, RunRecord, WorkDone};
 use crate::statistics::mean;
+use mm::units::PAGE_SIZE;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -69,10 +72,14 @@ impl Boots {
         self.runs.len() as u32 / self.boots.max(1)
     }
 
-    /// Refuse boots that were made for something else than `job`.
+    /// Refuse boots that were made for something else than `job`. What only the simulated machine has, like the
+    /// profile's name and knobs that are no settings of Linux, may have changed since.
     pub(super) fn must_be_of(&self, job: &Job, shape: &Shape) -> Result<()> {
         let wanted = job.command(shape, job.seed);
-        if self.command == wanted && self.seeds() == job.runs {
+        let pages = shape.memory() / PAGE_SIZE;
+        let seen = seen_by_guest(&self.command, pages);
+        let same = self.command == wanted || seen.is_some() && seen == seen_by_guest(&wanted, pages);
+        if same && self.seeds() == job.runs {
             return Ok(());
         }
         let of = |command: &str, runs: u32| format!("'{command}' with --runs {runs}");
@@ -128,6 +135,21 @@ impl Boots {
     }
 }
 
+/// What a guest sees of a command that boots it, with memory of so many pages: the words before and after the profile
+/// and its knobs, and these as files and values. `None`: it is no such command, or not for Linux.
+fn seen_by_guest(command: &str, pages: u64) -> Option<(&str, &str, Vec<(String, String)>)> {
+    let (before, rest) = command.split_once(" --profile ")?;
+    let (_name, mut rest) = rest.split_once(' ')?;
+    let mut knobs = Vec::new();
+    while let Some((setting, more)) = rest.strip_prefix("--set ").and_then(|set| set.split_once(' ')) {
+        // A knob that is gone was not Linux's, or its successor makes the difference.
+        knobs.extend(parse_setting(setting).ok());
+        rest = more;
+    }
+    let settings = conditions::settings(&knobs, pages).ok()?;
+    Some((before, rest, settings.into_iter().map(|setting| (setting.file, setting.value)).collect()))
+}
+
 fn measured(report: &Report, name: &str) -> f64 {
     report.metrics.iter().find(|(known, _)| known == name).map_or(0.0, |(_, value)| *value as f64)
 }
@@ -168,6 +190,31 @@ fn record(report: &Report, seed: u64, job: &Job) -> Result<RunRecord> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A profile may get knobs that Linux does not have, or another name, and the boots stay valid.
+    #[test]
+    fn boots_are_of_a_job_whose_guest_sees_the_same() {
+        let command = |profile: &str, rest: &str| {
+            format!("pagefold linux zipf:64M --profile {profile} --cpus 2 --memory 33554432{rest}")
+        };
+        let seen = |command: &str| {
+            seen_by_guest(command, 8192).map(|(before, rest, set)| (before.to_owned(), rest.to_owned(), set))
+        };
+        let first = command("classic --set vm.swappiness=10", " --append 'a --set vm.swappiness=9'");
+        let same = first.replace("classic", "classic-7.2 --set file.read_ahead_form=1 --set no.such_knob=3");
+        assert!(seen(&first).is_some() && seen(&first) == seen(&same));
+        for other in [
+            first.replace("=10", "=11"),
+            first.replace("=9", "=8"),
+            first.replace("classic", "mglru --set reclaim.policy=1"),
+            first.replace("--cpus 2", "--cpus 1"),
+            first.replace("zipf", "uniform"),
+        ] {
+            assert_ne!(seen(&first), seen(&other), "{other}");
+        }
+        let not_for_linux = first.replace("classic", "classic --set file.max_order=4");
+        assert_eq!((seen(&not_for_linux), seen("pagefold run zipf")), (None, None));
+    }
 
     #[test]
     fn programs_on_cpus_in_turn_do_not_work_longer_than_the_run_takes() {
