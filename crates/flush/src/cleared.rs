@@ -21,6 +21,9 @@ pub struct Cleared {
     pub usable: bool,
     /// Whether a CPU could store through it.
     pub writable: bool,
+    /// Whether one has. Hardware sets the dirty bit in the entry before it caches a translation that stores may use
+    /// without another walk, so through an entry that was not dirty when it was cleared no CPU can store any more.
+    pub dirty: bool,
     /// Whether no CPU can have used any of it. (Hardware sets the young bit before it caches a translation.)
     pub never_used: bool,
     /// Whether the content is dropped, so that the address will read something else.
@@ -31,7 +34,7 @@ impl Cleared {
     /// A read-only entry of one page, which is a folio by itself and was read through the entry.
     pub fn page(space: SpaceId, page: Vpn, pfn: Pfn) -> Cleared {
         let (pages, order, head) = (1, Order::ZERO, pfn);
-        let (usable, writable, never_used, dropped) = (true, false, false, false);
-        Cleared { space, page, pages, order, pfn, head, usable, writable, never_used, dropped }
+        let (usable, writable, dirty, never_used, dropped) = (true, false, false, false, false);
+        Cleared { space, page, pages, order, pfn, head, usable, writable, dirty, never_used, dropped }
     }
 }

@@ -10,9 +10,9 @@
 //! | latr | at each CPU's next tick, without asking it (LATR) | frames that are free |
 //!
 //! Under every policy, a page whose flush is pending has left its debt with its space and file first (see `ledger`),
-//! so a change of an address or a file in the meantime can pay before. With `lazy` and `latr`, an entry through which
-//! a CPU may still store is flushed at the end of the batch, because a later store would be lost. The entry itself
-//! does not tell: a call may have taken its right to write and not flushed yet.
+//! so a change of an address or a file in the meantime can pay before. With `lazy` and `latr`, an entry that allowed
+//! stores is flushed at the end of the batch. The entry itself does not tell: a call may have taken its right to write
+//! and not flushed yet. Before a page is written, only entries that were dirty must be flushed.
 //!
 //! `list` differs from the published patch, which passes physical addresses to an instruction that takes linear ones:
 //! here a list holds spaces and pages.
@@ -58,18 +58,19 @@ struct ClearedEntries<'a> {
     heads: &'a [Pfn],
     /// The first frame that they mapped; of several folios that of the first.
     first: Pfn,
-    /// Whether a CPU could store through one of them.
+    /// Whether a CPU could store through one of them, and whether one has.
     writable: bool,
+    dirty: bool,
     /// Whether the folios allow the flush to be deferred.
     defers: bool,
 }
 
 /// Debts of one reclaim or migration batch.
 ///
-/// Rules for callers under every policy: settle the batch before writing the content of a folio with a writable entry
-/// to its store, and before copying it. A batch that is dropped with a debt panics. References that are dropped
-/// before the batch is settled leave a mark in the frame's tag, if one may be the last ([`Refs::release`]); settling
-/// first is cheaper.
+/// Rules for callers under every policy: settle the batch before writing the content of a folio with a dirty entry to
+/// its store, and before copying it. A batch that is dropped with a debt panics. References that are dropped before the
+/// batch is settled leave a mark in the frame's tag, if one may be the last ([`Refs::release`]); settling first is
+/// cheaper.
 #[must_use = "debts must be settled"]
 pub struct UnmapBatch {
     /// When the policy flushes.
@@ -79,7 +80,8 @@ pub struct UnmapBatch {
     /// The debt to pay when the batch is settled.
     debt: Debt,
     owes: bool,
-    /// Whether a part of it is for entries through which a CPU may still store.
+    /// Whether a part of it is for entries through which a CPU may still store: dirty ones, and those of spaces in
+    /// which a call takes rights away.
     writable: bool,
     /// All entries that `debt` is for; kept only if pages are flushed one by one.
     list: Vec<Listed>,
@@ -138,6 +140,7 @@ impl UnmapBatch {
             heads: &[cleared.head],
             first: cleared.pfn,
             writable: cleared.writable,
+            dirty: cleared.dirty,
             defers: !cleared.dropped && folio.order <= self.lazy_max_order,
         };
         let (generation, debt) = self.leave(host, tlb, &left)?;
@@ -163,8 +166,9 @@ impl UnmapBatch {
         left: &ClearedEntries<'_>,
     ) -> Option<(u64, Generation)> {
         let context = &tlb.contexts[left.space.0];
-        let stores = left.writable || context.may_be_stored_to();
-        let may_defer = left.defers && !stores && !context.never_deferred.load(Relaxed);
+        let changing = context.may_be_stored_to();
+        let may_defer =
+            left.defers && !left.writable && !changing && !context.never_deferred.load(Relaxed);
         let (generation, debt) = owe(host, tlb, left.space, left.file)?;
         if may_defer && self.defers() {
             self.defer(host, tlb, left.heads, &debt);
@@ -172,6 +176,8 @@ impl UnmapBatch {
         } else {
             self.debt.join(&debt, |cpu| tlb.done(cpu));
             self.owes = true;
+            // A store through any other entry needs a walk, which finds it cleared (Linux: `set_tlb_ubc_flush_pending`).
+            let stores = left.dirty || changing;
             self.writable |= stores;
             if stores && host.listens() {
                 self.tell_owed(host, left, debt.generation);
@@ -254,6 +260,7 @@ impl UnmapBatch {
             heads: &emptied.pages,
             first: emptied.pages.first().copied().unwrap_or(Pfn::NONE),
             writable: emptied.writable,
+            dirty: emptied.dirty,
             defers: true,
         };
         self.leave(host, tlb, &left).map(|(_, debt)| debt)
@@ -345,6 +352,8 @@ pub struct EmptiedPages {
     space: SpaceId,
     table: Pfn,
     writable: bool,
+    /// Whether one of them was dirty.
+    dirty: bool,
     pages: SmallVec<[Pfn; u32::BITS as usize]>,
     /// A batch has taken them, and their references are still to be dropped.
     noted: bool,
@@ -360,7 +369,7 @@ impl EmptiedPages {
     /// No pages of this file yet.
     pub fn new(file: FileId) -> EmptiedPages {
         let (space, table, pages) = (SpaceId(0), Pfn::NONE, SmallVec::new());
-        EmptiedPages { file, space, table, writable: false, pages, noted: false }
+        EmptiedPages { file, space, table, writable: false, dirty: false, pages, noted: false }
     }
 
     /// Whether it is empty.
@@ -383,7 +392,7 @@ impl EmptiedPages {
 
     /// Add a page whose entry has just been emptied.
     #[inline]
-    pub fn push(&mut self, (space, table): (SpaceId, Pfn), page: Pfn, writable: bool) {
+    pub fn push(&mut self, (space, table): (SpaceId, Pfn), page: Pfn, [writable, dirty]: [bool; 2]) {
         assert!(!self.noted, "{page} must be added before a batch takes the pages");
         debug_assert!(
             self.pages.is_empty() || (self.space, self.table) == (space, table),
@@ -392,6 +401,7 @@ impl EmptiedPages {
         (self.space, self.table) = (space, table);
         // All pages that are flushed together are flushed as early as a writable one among them requires.
         self.writable |= writable;
+        self.dirty |= dirty;
         self.pages.push(page);
     }
 
@@ -402,7 +412,7 @@ impl EmptiedPages {
             core::mem::take(&mut self.noted),
             "a batch must take the entries before their references are dropped"
         );
-        self.writable = false;
+        (self.writable, self.dirty) = (false, false);
         self.pages.drain(..).for_each(put);
     }
 }

@@ -99,6 +99,7 @@ impl EntryRun {
             head,
             usable: old.has(Bits::USER),
             writable: old.has(Bits::WRITE),
+            dirty: old.has(Bits::DIRTY),
             never_used: !old.bits().intersects(MARKS),
             dropped: false,
         }

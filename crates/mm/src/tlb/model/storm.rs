@@ -130,7 +130,7 @@ impl Kernel {
             let cleared = |&&(page, _): &&(Vpn, Pfn)| self.world.mmu.machine.clear(space, page).is_some();
             let mut emptied = EmptiedPages::new(FILE);
             for &(_, pfn) in taken.iter().filter(cleared) {
-                emptied.push((space, Pfn::NONE), pfn, false);
+                emptied.push((space, Pfn::NONE), pfn, [false; 2]);
             }
             if !emptied.is_empty() {
                 let _ = batch.note_cleared_pages(base.host(), tlb, &mut emptied);

@@ -109,7 +109,7 @@ impl World {
             let mut tag = self.lock_table(space, table);
             let taken = self.mmu.machine.clear(space, page);
             if let Some((pfn, writable)) = taken {
-                let cleared = Cleared { writable, ..self.cleared(space, page, pfn) };
+                let cleared = Cleared { writable, dirty: writable, ..self.cleared(space, page, pfn) };
                 if let Some(debt) = batch.note_cleared(self.mmu.host(), &self.mmu.tlb, &cleared) {
                     *tag = debt.tag();
                 }
