@@ -167,8 +167,7 @@ impl UnmapBatch {
     ) -> Option<(u64, Generation)> {
         let context = &tlb.contexts[left.space.0];
         let changing = context.may_be_stored_to();
-        let may_defer =
-            left.defers && !left.writable && !changing && !context.never_deferred.load(Relaxed);
+        let may_defer = left.defers && !left.writable && !changing && !context.never_deferred.load(Relaxed);
         let (generation, debt) = owe(host, tlb, left.space, left.file)?;
         if may_defer && self.defers() {
             self.defer(host, tlb, left.heads, &debt);

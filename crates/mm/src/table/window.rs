@@ -114,7 +114,11 @@ impl<'a, M: Machine> TableWindow<'_, 'a, M> {
     pub(crate) fn take(&mut self, at: usize, page: Pfn, emptied: &mut EmptiedPages) -> Entry {
         self.gone += 1;
         let old = Entry::from_raw(self.cells[at].swap(Entry::NONE.raw(), AcqRel));
-        emptied.push((self.tables.space, self.first.table), page, [Bits::WRITE, Bits::DIRTY].map(|bit| old.has(bit)));
+        emptied.push(
+            (self.tables.space, self.first.table),
+            page,
+            [Bits::WRITE, Bits::DIRTY].map(|bit| old.has(bit)),
+        );
         if self.tables.mmu.machine.listens() {
             self.tell(at, page, old);
         }
