@@ -293,6 +293,12 @@ impl Os for LinuxOs {
             contents.tell(process, addr, packed);
         }
     }
+
+    fn first_content(&mut self, addr: u64, packed: Packed) {
+        if let Some((contents, process)) = self.contents {
+            contents.tell(process, addr, packed);
+        }
+    }
 }
 
 /// The directory of a group: all groups are below the root and have their number as a name.
