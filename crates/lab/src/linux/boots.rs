@@ -135,7 +135,7 @@ impl Boots {
     }
 }
 
-/// What a guest sees of a command that boots it, on a machine with `pages` of memory: the words before and after the profile
+/// What a guest sees of a command that boots it, with `pages` of memory: the words before and after the profile
 /// and its knobs, and these as files and values. `None`: it is no such command, or not for Linux.
 fn seen_by_guest(command: &str, pages: u64) -> Option<(&str, &str, Vec<(String, String)>)> {
     let (before, rest) = command.split_once(" --profile ")?;
