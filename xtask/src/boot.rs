@@ -50,6 +50,7 @@ const OTHERS: &[&str] = &[
     "fork-write:9M --memory 8M --cpus 4 --set zswap.enabled=1 --set zswap.compressor=lz4 --set zswap.max_pool_percent=2",
     "conformance --cpus 1 --memory 16M",
     "conformance --cpus 4 --memory 16M",
+    "conformance --cpus 4 --memory 16M --zram 16M",
     "zipf:24M:8 --memory 16M --cpus 3 --nodes 2",
     "fork-storm:24M --memory 16M --cpus 8 --set tlb.unmap=lazy",
     "uniform-file:9M:8 --memory 8M --cpus 8 --set tlb.unmap=latr",

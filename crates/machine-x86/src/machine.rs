@@ -265,8 +265,9 @@ impl Machine for X86 {
     }
 
     fn compress(&self, page: Pfn, _: Compressor) -> u32 {
+        let Some(compression) = &self.compression else { return PAGE_SIZE as u32 };
         // SAFETY: as for `words`.
-        self.compression().compress(page, unsafe { &*frame(page).cast() })
+        compression.compress(page, unsafe { &*frame(page).cast() })
     }
 
     fn pack(&self, page: Pfn, object: ObjectPlace) {
