@@ -78,7 +78,7 @@ impl Effort {
 const LIMITS: &[(&str, Effort)] = &[
     ("pfn-flush", Effort { pages: 20_000, accesses: 0, seconds: 0.0 }),
     ("rmap", Effort { pages: 0, accesses: 0, seconds: 100.0 }),
-    ("mglru", Effort { pages: 6_000, accesses: 0, seconds: 0.0 }),
+    ("mglru", Effort { pages: 7_500, accesses: 0, seconds: 0.0 }),
     ("mglru-7.2", Effort { pages: 500, accesses: 0, seconds: 0.0 }),
     ("cache-ext", Effort { pages: 8_000, accesses: 0, seconds: 0.0 }),
     ("luf", Effort { pages: 650, accesses: 0, seconds: 0.0 }),

@@ -50,6 +50,7 @@ impl Oltp {
         let tasks = options.tasks(4).min((pool / page / 8).max(1) as u32);
         let (pool, log) = (pool.max(8 * page), (options.bytes / 20).next_multiple_of(PAGE));
         let pages = (options.bytes - pool - log) / page;
+        let tasks = tasks.min((pages / Warehouse::LEAST_PAGES).max(1) as u32);
         Oltp { name, shared: name == "postgresql", page, tasks, pool, pages, log }
     }
 

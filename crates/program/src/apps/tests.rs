@@ -104,6 +104,9 @@ impl Os for Recorder {
     fn barrier(&mut self, _: u32, _: u32) {}
     fn sleep(&mut self, _: u64) {}
     fn never_defer_flushes(&mut self, _: bool) {}
+    fn fadvise(&mut self, _: u32, _: u64, _: u64, _: FileAdvice) -> Result<(), Errno> {
+        Ok(())
+    }
 
     // Not called by any application here.
     fn munmap(&mut self, _: u64, _: u64) -> Result<(), Errno> {
@@ -128,9 +131,6 @@ impl Os for Recorder {
         Err(Errno::NoSys)
     }
     fn ftruncate(&mut self, _: u32, _: u64) -> Result<(), Errno> {
-        Err(Errno::NoSys)
-    }
-    fn fadvise(&mut self, _: u32, _: u64, _: u64, _: FileAdvice) -> Result<(), Errno> {
         Err(Errno::NoSys)
     }
 }

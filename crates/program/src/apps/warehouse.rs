@@ -99,12 +99,15 @@ pub(super) struct Warehouse {
 }
 
 impl Warehouse {
+    /// The fewest pages that it takes: three for each table.
+    pub(super) const LEAST_PAGES: u64 = 3 * 7;
+
     /// A warehouse on a range of a file's pages, divided among the tables by their sizes in TPC-C.
     pub(super) fn new(pages: Range<u64>, page: u64) -> Warehouse {
         let weight = |(bytes, rows): (u64, u64)| (bytes + ENTRY) * rows;
         let all: u64 = [CUSTOMER, STOCK, ORDER_LINE, ITEM, ORDER, HISTORY].into_iter().map(weight).sum();
         // Three pages for the smallest table, and at least three for each of the others.
-        let (mut first, shared) = (pages.start, pages.end - pages.start - 3 * 7);
+        let (mut first, shared) = (pages.start, pages.end - pages.start - Warehouse::LEAST_PAGES);
         let mut table = |kind: (u64, u64), share: u64| {
             let table = Table::new(page, first, 3 + shared * share / all, kind.0);
             first += 3 + shared * share / all;
