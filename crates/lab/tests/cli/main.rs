@@ -176,7 +176,7 @@ fn bad_input_of_other_commands_is_refused_in_one_line() {
         ("reproduce pfn-flash", "did you mean 'pfn-flush'?"),
         ("reproduce pfn-flush --scale 2", "like 1/16"),
         ("reproduce pfn-flush --scale 0.00001", "choose a larger scale"),
-        ("reproduce mglru --scale 1/1000", "choose a larger scale"),
+        ("reproduce mglru --scale 1/10000", "choose a larger scale"),
         ("run lru-file-mmap-read:64M", "give it less with --memory"),
         ("run chaos:31T", "the machine's disk for files"),
         ("run zipf:1M --bound --preempt 4", "--preempt and --bound exclude each other"),
