@@ -175,7 +175,8 @@ impl UnmapBatch {
         } else {
             self.debt.join(&debt, |cpu| tlb.done(cpu));
             self.owes = true;
-            // A store through another entry needs a walk, which finds it cleared (Linux: `set_tlb_ubc_flush_pending`).
+            // A store through another entry needs a walk, which finds it cleared. As in Linux
+            // (`set_tlb_ubc_flush_pending`), a dirty one counts although a call may have made it read-only since.
             let stores = left.dirty || changing;
             self.writable |= stores;
             if stores && host.listens() {
