@@ -82,17 +82,20 @@ impl<'h, H: Harness> Kit<'h, H> {
         true
     }
 
-    /// Wait until `count` tasks have arrived here, each on a CPU of its own, which it keeps.
-    pub fn spin_barrier(&self, arrived: &AtomicU32, count: usize) -> Verdict {
-        arrived.fetch_add(1, AcqRel);
-        ensure!(self.spin_until(|| arrived.load(Acquire) as usize >= count), "a task did not come in time");
-        Ok(())
-    }
-
     /// Wait until `count` tasks have arrived here.
     pub fn barrier(&self, arrived: &AtomicU32, count: usize) -> Verdict {
+        self.meet(arrived, count, || self.harness.pause())
+    }
+
+    /// The same for tasks that keep their CPUs, of which each has one of its own.
+    pub fn spin_barrier(&self, arrived: &AtomicU32, count: usize) -> Verdict {
+        self.meet(arrived, count, || self.harness.spin())
+    }
+
+    fn meet(&self, arrived: &AtomicU32, count: usize, wait: impl Fn()) -> Verdict {
         arrived.fetch_add(1, AcqRel);
-        ensure!(self.until(|| arrived.load(Acquire) as usize >= count), "a task did not come in time");
+        let came = self.poll(wait, || arrived.load(Acquire) as usize >= count);
+        ensure!(came, "a task did not come in time");
         Ok(())
     }
 }

@@ -33,6 +33,8 @@ impl Kind {
 
 /// The name of the kind without swap.
 const NONE: &str = "none";
+/// That of the kind that uses the disk alone.
+pub(super) const DISK: &str = "disk";
 
 /// All kinds on a machine whose own area is `disk`: with zram of these shares of memory, in per cent, alone, and with
 /// the middle one before the disk.
@@ -40,7 +42,7 @@ pub fn kinds(disk: Option<&SwapSpec>, zram: &[u32], algorithm: &str) -> Vec<Kind
     let mut kinds = vec![Kind::new(NONE, &["zram:0"], vec!["swapoff -a".into()])];
     let disk = disk.map(SwapSpec::to_string);
     if let Some(disk) = &disk {
-        kinds.push(Kind::new("disk", &[disk], Vec::new()));
+        kinds.push(Kind::new(DISK, &[disk], Vec::new()));
     }
     for share in zram {
         let area = format!("zram:{share}%,algorithm={algorithm}");

@@ -3,6 +3,7 @@
 
 use super::super::plan::{Sweep, What};
 use super::super::store::{Done, Finished, Key};
+use super::kinds::DISK;
 use super::{Row, Swapping};
 use crate::statistics::Change;
 use serde::Serialize;
@@ -50,8 +51,6 @@ impl Varied {
     }
 }
 
-/// The kind that uses the disk alone.
-const DISK: &str = "disk";
 /// A difference of less than this is none.
 const LEAST: f64 = 0.01;
 /// How often what is between two factors, of which one is twice the other, is halved.
