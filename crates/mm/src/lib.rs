@@ -46,12 +46,6 @@ extern crate alloc as std_alloc;
 #[cfg(any(test, feature = "std"))]
 extern crate std;
 
-#[cfg(any(
-    all(feature = "one-thread", any(feature = "loom", feature = "shuttle")),
-    all(feature = "loom", feature = "shuttle")
-))]
-compile_error!("features one-thread, loom and shuttle exclude each other");
-
 pub mod alloc;
 pub mod api;
 mod batched;

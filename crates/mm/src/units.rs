@@ -1,8 +1,8 @@
 //! Indices and sizes. Each has its own type, so that a page number cannot be mistaken for a frame number.
 
 use abi::{Errno, Group};
-
 use base::index;
+
 pub use base::units::*;
 
 index!(
