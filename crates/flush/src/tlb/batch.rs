@@ -82,7 +82,7 @@ pub struct UnmapBatch {
     owes: bool,
     /// Whether a part of it is for entries through which a CPU may still store: dirty ones, and those of spaces in
     /// which a call takes rights away.
-    writable: bool,
+    stores: bool,
     /// All entries that `debt` is for; kept only if pages are flushed one by one.
     list: Vec<Listed>,
     listed: u64,
@@ -100,8 +100,8 @@ impl UnmapBatch {
         let shape = host.shape();
         let lazy_max_order = Order(host.tunable(Tunable::MaxDeferredOrder) as u8);
         let (debt, list) = (Debt::default(), Vec::new());
-        let (owes, writable, listed, told, paid) = (false, false, 0, 0, Generation::NONE);
-        UnmapBatch { shape, lazy_max_order, debt, owes, writable, list, listed, told, paid }
+        let (owes, stores, listed, told, paid) = (false, false, 0, 0, Generation::NONE);
+        UnmapBatch { shape, lazy_max_order, debt, owes, stores, list, listed, told, paid }
     }
 
     /// Take entries that were emptied, under the lock of their tree, which is still held. If CPUs may still use them,
@@ -178,7 +178,7 @@ impl UnmapBatch {
             // A store through another entry needs a walk, which finds it cleared. As in Linux
             // (`set_tlb_ubc_flush_pending`), a dirty one counts although a call may have made it read-only since.
             let stores = left.dirty || changing;
-            self.writable |= stores;
+            self.stores |= stores;
             if stores && host.listens() {
                 self.tell_owed(host, left, debt.generation);
             }
@@ -295,16 +295,16 @@ impl UnmapBatch {
         self.shape == Shape::Collect { listed: true }
     }
 
-    /// Whether a CPU can still store to a page of the batch.
-    pub fn owes_for_writable(&self) -> bool {
-        self.writable
+    /// Whether a CPU may still store to a page of the batch.
+    pub fn owes_for_stores(&self) -> bool {
+        self.stores
     }
 
     /// The generation up to which the batch must have paid before no CPU can store through an entry that it has taken
     /// so far; [`Generation::NONE`]: none can now.
     #[inline]
     pub fn owed_for_stores(&self) -> Generation {
-        if self.writable { self.debt.generation } else { Generation::NONE }
+        if self.stores { self.debt.generation } else { Generation::NONE }
     }
 
     /// The generation up to which the batch has paid for what it took.
@@ -313,9 +313,9 @@ impl UnmapBatch {
         self.paid
     }
 
-    /// Pay the debt for entries that were writable.
+    /// Pay the debt for entries through which a CPU may still store.
     pub fn settle_dirty<H: Host>(&mut self, host: &H, tlb: &Tlb) {
-        if self.writable {
+        if self.stores {
             self.settle(host, tlb);
         }
     }
@@ -336,7 +336,7 @@ impl UnmapBatch {
             tlb.ask(host, tlb.owing(&self.debt));
         }
         self.paid = self.paid.max(self.debt.generation);
-        (self.debt, self.owes, self.writable) = (Debt::default(), false, false);
+        (self.debt, self.owes, self.stores) = (Debt::default(), false, false);
         self.list.clear();
         self.listed = 0;
         if host.listens() {

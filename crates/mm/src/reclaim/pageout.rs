@@ -31,7 +31,7 @@ impl<M: Machine> Reclaim<'_, M> {
         if only_if_clean || !pass.sc.may_writepage {
             return Err(ReclaimFate::Keep);
         }
-        if pass.batch.defers() && pass.batch.owes_for_writable() {
+        if pass.batch.defers() && pass.batch.owes_for_stores() {
             return Err(ReclaimFate::Write);
         }
         self.write(pfn, pass)

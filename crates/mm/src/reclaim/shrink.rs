@@ -184,7 +184,7 @@ impl<M: Machine> Reclaim<'_, M> {
             if lists.free.len() == FREE_BATCH {
                 self.free_batch(&mut lists.free, &mut pass.batch);
             }
-        } else if pass.batch.owes_for_writable() {
+        } else if pass.batch.owes_for_stores() {
             // Another task could write its content to the device while a CPU can still store to it.
             lists.held.push_head(frames, pfn);
         } else {

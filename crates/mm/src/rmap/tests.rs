@@ -419,7 +419,7 @@ proptest! {
             let is_dirty = apart.bench.rmap.try_to_unmap(&apart.bench.memory, one, mode, &mut other);
             prop_assert_eq!(!is_dirty.is_empty(), dirty.wanted() >> at & 1 != 0);
         }
-        prop_assert_eq!(batch.owes_for_writable(), other.owes_for_writable());
+        prop_assert_eq!(batch.owes_for_stores(), other.owes_for_stores());
         prop_assert_eq!(together.entries(), apart.entries());
         prop_assert_eq!(together.state(), apart.state());
         prop_assert_eq!(together.books(), apart.books());

@@ -56,7 +56,7 @@ impl Waiting {
 
     /// The content is in the folio at `to`. `batch` has paid for the entries.
     pub fn copied(self, to: Pfn, batch: &UnmapBatch) -> Landing {
-        let paid = self.owed <= batch.paid_up_to() && !batch.owes_for_writable();
+        let paid = self.owed <= batch.paid_up_to() && !batch.owes_for_stores();
         assert!(
             paid,
             "the batch that took the entries of {} must be settled before a copy replaces it",

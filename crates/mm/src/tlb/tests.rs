@@ -302,7 +302,7 @@ fn writable_entries_are_never_deferred() {
         let cleared = Cleared { dropped: reason == 3, ..page(a, 9, reason == 2) };
         bench.note(&mut batch, cleared);
         assert_eq!(
-            (bench.platform.frames[cleared.pfn].debt(), batch.owes_for_writable()),
+            (bench.platform.frames[cleared.pfn].debt(), batch.owes_for_stores()),
             (0, matches!(reason, 0 | 2)),
             "{reason}"
         );
@@ -464,7 +464,7 @@ fn a_list_is_paid_when_it_is_full() {
             expected.push((1, one(at)));
         }
         assert_eq!(bench.flushes(), expected);
-        assert!(!batch.owes_for_writable());
+        assert!(!batch.owes_for_stores());
         bench.settle(&mut batch);
         assert_eq!(bench.shootdowns().len(), 1);
     }
@@ -481,7 +481,7 @@ fn flushes_of_larger_folios_than_the_limit_are_not_deferred() {
         bench.platform.frames.make_folio(head, Order(2));
         let mut batch = UnmapBatch::new(bench.platform.host());
         bench.note(&mut batch, Cleared { pages: 4, head, pfn: head, ..page(a, 8, false) });
-        assert!(!batch.owes_for_writable());
+        assert!(!batch.owes_for_stores());
         bench.settle(&mut batch);
         assert_eq!(bench.shootdowns().len(), usize::from(!deferred), "order 2, limit {limit}");
         assert_eq!(bench.platform.stats.read(Stat::TlbDeferred), if deferred { 4 } else { 0 });
@@ -499,7 +499,7 @@ fn a_batch_is_paid_before_a_page_that_can_be_stored_to_is_written() {
         let mut batch = UnmapBatch::new(bench.platform.host());
         bench.note(&mut batch, page(a, 9, writable));
         batch.settle_dirty(bench.platform.host(), &bench.tlb);
-        assert_eq!((bench.shootdowns().len(), batch.owes_for_writable()), (usize::from(writable), false));
+        assert_eq!((bench.shootdowns().len(), batch.owes_for_stores()), (usize::from(writable), false));
         bench.settle(&mut batch);
         assert_eq!(bench.shootdowns().len(), usize::from(!writable));
     }

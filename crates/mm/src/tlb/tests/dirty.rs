@@ -12,7 +12,7 @@ fn a_writable_entry_that_is_clean_waits_for_the_end_of_the_batch() {
         let mut batch = UnmapBatch::new(&bench.platform);
         bench.note(&mut batch, Cleared { dirty: false, ..page(a, 9, true) });
         batch.settle_dirty(&bench.platform, &bench.tlb);
-        assert_eq!((bench.shootdowns().len(), batch.owes_for_writable()), (0, false), "{policy:?}");
+        assert_eq!((bench.shootdowns().len(), batch.owes_for_stores()), (0, false), "{policy:?}");
         assert_eq!(bench.platform.frames[Pfn(7)].debt(), 0, "{policy:?}");
         bench.settle(&mut batch);
         assert_eq!(bench.shootdowns(), [[1]], "{policy:?}");
