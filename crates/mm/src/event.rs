@@ -29,7 +29,7 @@ named_table! {
         MmCompactionKcompactdWake "mm_compaction_kcompactd_wake" "kcompactd starts: node, order, highest kind of zone";
         MmMigratePages "mm_migrate_pages" "folios were to be moved: pages moved, pages that could not be, mode, reason";
         MarkVictim "mark_victim" "the out-of-memory decision chose a space: space";
-        TlbStale "tlb_stale" "a run of entries was cleared or lost rights, CPUs may still hold it: space and (from bit 32) file + 1, first page, first frame and (bit 32) was writable (bit 33) is flushed by the task that cleared it (bit 34) was never used and so spared by the policy abis (from bit 40) number of pages - 1, index of the first in the file";
+        TlbStale "tlb_stale" "a run of entries was cleared or lost rights, CPUs may still hold it: space and (from bit 32) file + 1, first page, first frame and (bit 32) allowed stores and was dirty (bit 33) is flushed by the task that cleared it (bit 34) was never used and so spared by the policy abis (from bit 40) number of pages - 1, index of the first in the file";
         TlbHazard "tlb_hazard" "stale translations must be gone from here on: which (kind, and three numbers, as Concern has them)";
         TlbSettle "tlb_settle" "the memory manager pays what it knows to be owed: which (kind, and three numbers, as Concern has them)";
         TlbUnmapOwed "tlb_unmap_owed" "a batch of unmapped pages will flush for entries through which CPUs may still store, and its owner keeps their folios locked until then: batch, space, first frame, frames";

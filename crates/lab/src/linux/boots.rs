@@ -135,9 +135,17 @@ impl Boots {
     }
 }
 
-/// What a guest sees of a command that boots it, with `pages` of memory: the words before and after the profile
-/// and its knobs, and these as files and values. `None`: it is no such command, or not for Linux.
-fn seen_by_guest(command: &str, pages: u64) -> Option<(&str, &str, Vec<(String, String)>)> {
+/// What a guest sees of the command that boots it.
+#[derive(Debug, PartialEq)]
+struct Seen {
+    /// The words before the profile and its knobs, and those after.
+    around: [String; 2],
+    /// The profile and its knobs, as files and values.
+    settings: Vec<(String, String)>,
+}
+
+/// What a guest with `pages` of memory sees of `command`. `None`: it is no such command, or not for Linux.
+fn seen_by_guest(command: &str, pages: u64) -> Option<Seen> {
     let (before, rest) = command.split_once(" --profile ")?;
     let (_name, mut rest) = rest.split_once(' ')?;
     let mut knobs = Vec::new();
@@ -147,7 +155,10 @@ fn seen_by_guest(command: &str, pages: u64) -> Option<(&str, &str, Vec<(String, 
         rest = more;
     }
     let settings = conditions::settings(&knobs, pages).ok()?;
-    Some((before, rest, settings.into_iter().map(|setting| (setting.file, setting.value)).collect()))
+    Some(Seen {
+        around: [before.to_owned(), rest.to_owned()],
+        settings: settings.into_iter().map(|setting| (setting.file, setting.value)).collect(),
+    })
 }
 
 fn measured(report: &Report, name: &str) -> f64 {
@@ -197,9 +208,7 @@ mod tests {
         let command = |profile: &str, rest: &str| {
             format!("pagefold linux zipf:64M --profile {profile} --cpus 2 --memory 33554432{rest}")
         };
-        let seen = |command: &str| {
-            seen_by_guest(command, 8192).map(|(before, rest, set)| (before.to_owned(), rest.to_owned(), set))
-        };
+        let seen = |command: &str| seen_by_guest(command, 8192);
         let first = command("classic --set vm.swappiness=10", " --append 'a --set vm.swappiness=9'");
         let same = first.replace("classic", "classic-7.2 --set file.read_ahead_form=1 --set no.such_knob=3");
         assert!(seen(&first).is_some() && seen(&first) == seen(&same));

@@ -28,6 +28,7 @@ pub(super) struct Stale {
     /// The file's number + 1; 0: none.
     pub(super) file: u32,
     pub(super) pfn: u32,
+    /// A CPU may store through it without a walk: the entry allowed stores and was dirty.
     pub(super) writable: bool,
     /// The operation that removed it flushes it before it returns.
     pub(super) sync: bool,

@@ -12,7 +12,7 @@ pub enum Cause {
     Address,
     /// The content of its file changed.
     Content,
-    /// It was writable, and its frame was written back or freed.
+    /// A CPU may have stored through it, and its frame was written back, copied or freed.
     Writable,
     /// The operation that removed it returned.
     Return,
@@ -66,7 +66,7 @@ impl Cause {
             Cause::Reuse => "the frame was allocated again",
             Cause::Address => "the address got another meaning or another protection",
             Cause::Content => "the file's content changed",
-            Cause::Writable => "the frame, which was writable, was written back or freed",
+            Cause::Writable => "the frame, to which CPUs could store, was written back, copied or freed",
             Cause::Return => "the operation that removed it returned",
             Cause::SettleSpace | Cause::SettleFile | Cause::SettleFrames => "the memory manager settled",
         }

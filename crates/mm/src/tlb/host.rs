@@ -195,7 +195,9 @@ fn tell_stale<M: Machine>(platform: &Platform<M>, cleared: &Cleared, at_once: bo
         _ => (0, 0),
     };
     let spared = cleared.never_used && spares_unused(platform);
-    let flags = u64::from(cleared.writable) << 32 | u64::from(at_once) << 33 | u64::from(spared) << 34;
+    // Through a clean entry no CPU stores without a walk, which finds it cleared.
+    let stores = cleared.writable && cleared.dirty;
+    let flags = u64::from(stores) << 32 | u64::from(at_once) << 33 | u64::from(spared) << 34;
     let flags = flags | u64::from(cleared.pages - 1) << 40;
     let place = cleared.space.0 as u64 | file << 32;
     platform.event(Event::TlbStale, [place, cleared.page.0, cleared.pfn.0 as u64 | flags, index]);
