@@ -164,11 +164,11 @@ fn workspace() -> Vec<Step> {
         lints_of_models("loom"),
         lints_of_models("shuttle"),
         Step::cargo("documents", ["doc", "--workspace", "--no-deps"]).env("RUSTDOCFLAGS", "-D warnings"),
-        tests("tests of the memory manager", ["-p", "mm"]),
+        tests("tests of the memory manager", ["-p", "mm", "-p", "pagefold-flush"]),
         tests("tests of its one-threaded form", ["-p", "mm", "--features", ONE_THREADED]),
         models("every order of the small models", "loom"),
         models("random orders of the models", "shuttle"),
-        tests("tests of everything else", ["--workspace", "--exclude", "mm"]),
+        tests("tests of everything else", ["--workspace", "--exclude", "mm", "--exclude", "pagefold-flush"]),
     ]
 }
 

@@ -3,6 +3,15 @@
 use base::units::*;
 
 /// A run of entries that was cleared, under the lock of its space's tables: what its flush must know.
+///
+/// ```
+/// # #[allow(dead_code)] mod kernel { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/kernel/mod.rs")); }
+/// # use kernel::*; use pagefold_flush::*;
+/// let of_one_page = Cleared::page(A, P, Pfn(3));
+/// // Two pages of a larger folio, which a program has written.
+/// let dirty = Cleared { pages: 2, head: Pfn(0), writable: true, dirty: true, ..of_one_page };
+/// assert_eq!((dirty.pfn, dirty.pages), (Pfn(3), 2));
+/// ```
 #[derive(Clone, Copy, Debug)]
 pub struct Cleared {
     /// The space.

@@ -141,4 +141,17 @@ impl CpuTlb {
         self.lazy.store(false, SeqCst);
         (Asid(index as u16), keep)
     }
+
+    /// Add what decides the CPU's next steps, beside `done`, to a model's state. `missed`: how many generations of a
+    /// space, by its unique id, follow one.
+    #[cfg(feature = "inside")]
+    pub(crate) fn state(&self, state: &mut std_alloc::vec::Vec<u64>, missed: impl Fn(u64, u64) -> u64) {
+        let small = [&self.space, &self.loaded, &self.next].map(|field| u64::from(field.load(Relaxed)));
+        state.extend(small);
+        state.push(self.lazy.load(Relaxed).into());
+        for slot in &self.slots {
+            let (id, generation) = (slot.context.load(Relaxed), slot.generation.load(Relaxed));
+            state.extend([id, missed(id, generation)]);
+        }
+    }
 }

@@ -23,6 +23,13 @@ const TAG_MASK: u64 =
 pub(crate) const WITH_BATCH: u32 = 1 << 31;
 
 /// A moment in the order of all clearings and catchings-up.
+///
+/// ```
+/// # use pagefold_flush::Generation;
+/// let newest = Generation(9);
+/// assert!(Generation::NONE < newest);
+/// assert_eq!(Generation::of_tag(Generation(7).tag(), newest), Generation(7));
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
 pub struct Generation(pub u64);
 

@@ -25,6 +25,17 @@ use base::linear;
 use base::units::*;
 
 /// Entries of one table that were emptied, under the lock of its tree, with the references that they held.
+///
+/// ```
+/// # #[allow(dead_code)] mod kernel { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/kernel/mod.rs")); }
+/// # use kernel::*; use pagefold_flush::*;
+/// let (kernel, ledger) = Kernel::that_was_read(Shape::Collect { listed: false });
+/// let emptied = kernel.clear(A, P);
+/// assert_eq!(emptied.range(), (Vpn(0), Vpn(1)));
+/// // CPUs 1 and 2 have cached the entry. This flushes it, and gives its reference.
+/// let refs = ledger.flush_emptied(&kernel, emptied);
+/// kernel.free(&ledger, refs);
+/// ```
 #[must_use = "CPUs may still use these entries: give this to a gather or a batch, or flush it"]
 #[derive(Debug)]
 pub struct Emptied {
@@ -42,6 +53,17 @@ pub struct Emptied {
 linear!(Emptied, "emptied entries must be given to a gather or a batch, or flushed");
 
 /// Entries that lost rights or marks, under the lock of their tree. They still hold their references.
+///
+/// ```
+/// # #[allow(dead_code)] mod kernel { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/kernel/mod.rs")); }
+/// # use kernel::*; use pagefold_flush::*;
+/// let (kernel, ledger) = Kernel::that_was_read(Shape::Collect { listed: false });
+/// kernel.map(A, P, Pfn(0), true);
+/// let tightened = kernel.forbid_stores(A, P);
+/// ledger.flush_tightened(&kernel, tightened);
+/// kernel.on(1);
+/// assert!(!kernel.write(P, 7), "no CPU can store any more");
+/// ```
 #[must_use = "CPUs may still use the old rights: give this to a gather, or flush it"]
 #[derive(Debug)]
 pub struct Tightened {
@@ -54,6 +76,15 @@ linear!(Tightened, "entries that lost rights must be given to a gather, or flush
 
 /// References of a folio that entries held. No CPU reaches the folio through these entries any more, or a debt for
 /// that is noted.
+///
+/// ```
+/// # #[allow(dead_code)] mod kernel { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/kernel/mod.rs")); }
+/// # use kernel::*; use pagefold_flush::*;
+/// let (kernel, ledger) = Kernel::that_was_read(Shape::Collect { listed: false });
+/// let refs = ledger.flush_emptied(&kernel, kernel.clear(A, P));
+/// let (frame, references) = refs.release(&kernel);
+/// assert_eq!((frame, references), (Pfn(0), 1));
+/// ```
 #[must_use = "the references would never be dropped"]
 #[derive(Debug)]
 pub struct Refs {

@@ -10,6 +10,38 @@ use base::units::*;
 /// kernel that does without.
 ///
 /// Methods of this trait take no lock that the caller of the ledger holds, and allocate nothing.
+///
+/// ```
+/// # use pagefold_flush::*;
+/// /// One CPU, which loads tables and has no TLB.
+/// struct Uniprocessor;
+///
+/// impl Host for Uniprocessor {
+///     fn cpu(&self) -> CpuId {
+///         CpuId(0)
+///     }
+///     fn now(&self) -> Nanos {
+///         0
+///     }
+///     fn flush(&self, _what: Flush) {}
+///     fn send(&self, _targets: &CpuSet, _remote: &RemoteCall<'_>, local: &mut dyn FnMut()) {
+///         local();
+///     }
+///     fn load_root(&self, _root: Pfn, _asid: Asid, _keep: bool) {}
+///     fn folio(&self, _head: Pfn) -> Folio {
+///         Folio { file: None, order: Order::ZERO }
+///     }
+///     fn tag(&self, _frame: Pfn) -> u32 {
+///         0
+///     }
+///     fn set_tag(&self, _frame: Pfn, _tag: u32) {}
+/// }
+///
+/// let ledger = Tlb::new(1, 0, 1);
+/// let space = ledger.create();
+/// ledger.switch(&Uniprocessor, space, Pfn(1));
+/// ledger.flush(&Uniprocessor, space, Range::ALL);
+/// ```
 pub trait Host: Shared {
     /// The CPU that runs the caller. The caller stays on it during a call of the ledger.
     fn cpu(&self) -> CpuId;
@@ -84,6 +116,16 @@ pub trait Host: Shared {
 }
 
 /// What runs on another CPU, with that CPU's number.
+///
+/// ```
+/// # use pagefold_flush::{CpuId, CpuSet, RemoteCall};
+/// /// The middle of [`Host::send`](pagefold_flush::Host::send), on a machine that asks one CPU after the other.
+/// fn ask(targets: &CpuSet, remote: &RemoteCall<'_>) {
+///     targets.iter().for_each(remote);
+/// }
+/// let nobody = CpuSet::EMPTY;
+/// ask(&nobody, &|cpu: CpuId| panic!("{cpu:?} is asked"));
+/// ```
 #[cfg(not(feature = "one-thread"))]
 pub type RemoteCall<'a> = dyn Fn(CpuId) + Sync + 'a;
 /// What runs on another CPU, with that CPU's number.
@@ -91,6 +133,13 @@ pub type RemoteCall<'a> = dyn Fn(CpuId) + Sync + 'a;
 pub type RemoteCall<'a> = dyn Fn(CpuId) + 'a;
 
 /// What the ledger must know of a folio.
+///
+/// ```
+/// # use pagefold_flush::{FileId, Folio, Order};
+/// let anonymous = Folio { file: None, order: Order::ZERO };
+/// let of_a_file = Folio { file: Some(FileId(3)), order: Order(4) };
+/// assert_ne!(anonymous, of_a_file);
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Folio {
     /// The file that it shows a part of.
@@ -100,6 +149,18 @@ pub struct Folio {
 }
 
 /// Which translations a CPU drops.
+///
+/// ```
+/// # use pagefold_flush::{Flush, Order, Vpn};
+/// /// How many invalidations a CPU needs; `None`: it drops everything.
+/// fn invalidations(what: Flush) -> Option<u32> {
+///     match what {
+///         Flush::All | Flush::Current => None,
+///         Flush::Pages { count, .. } => Some(count),
+///     }
+/// }
+/// assert_eq!(invalidations(Flush::Pages { start: Vpn(512), count: 2, stride: Order(9) }), Some(2));
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Flush {
     /// Everything, in every address-space number.
@@ -118,6 +179,15 @@ pub enum Flush {
 }
 
 /// Which translations all CPUs drop, whatever number they are cached under.
+///
+/// ```
+/// # use pagefold_flush::{Broadcast, Flush, Pfn, spec::Cache};
+/// /// What [`Host::broadcast`](pagefold_flush::Host::broadcast) has the hardware do.
+/// fn everywhere(cpus: &mut [Cache], what: Broadcast) {
+///     cpus.iter_mut().for_each(|cpu| cpu.broadcast(what));
+/// }
+/// everywhere(&mut [Cache::default(), Cache::default()], Broadcast::Of(Pfn(9), Flush::Current));
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Broadcast {
     /// All of programs.
@@ -127,10 +197,35 @@ pub enum Broadcast {
 }
 
 /// A hardware address-space number.
+///
+/// ```
+/// # use pagefold_flush::{Asid, Pfn, spec::Cache};
+/// let mut cpu = Cache::default();
+/// // What is cached under a number is used again when the number is loaded again, if it is kept.
+/// cpu.load(Pfn(100), Asid(1), true);
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash, Default)]
 pub struct Asid(pub u16);
 
 /// When the batches of reclaim flush.
+///
+/// ```
+/// # #[allow(dead_code)] mod kernel { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/kernel/mod.rs")); }
+/// # use kernel::*; use pagefold_flush::*;
+/// // Under this policy a read-only page costs no request when reclaim unmaps it ...
+/// let (kernel, ledger) = Kernel::that_was_read(Shape::Defer { at_ticks: false });
+/// let mut batch = UnmapBatch::new(&kernel);
+/// assert!(batch.defers());
+/// let refs = batch.take(&kernel, &ledger, kernel.clear(A, P));
+/// batch.settle(&kernel, &ledger);
+/// kernel.free(&ledger, refs);
+/// # kernel.on(1);
+/// assert_eq!(kernel.read(P), Some(100), "... and is flushed when its frame is used again");
+/// # kernel.on(0);
+/// kernel.allocate(&ledger);
+/// # kernel.on(1);
+/// assert_eq!(kernel.read(P), None);
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Shape {
     /// Each page when it is unmapped.
@@ -151,6 +246,18 @@ pub enum Shape {
 }
 
 /// A number that tunes policies.
+///
+/// ```
+/// # use pagefold_flush::Tunable;
+/// /// A host that lets CPUs drop at most 8 entries one by one, and changes nothing else.
+/// fn tunable(which: Tunable) -> u64 {
+///     match which {
+///         Tunable::SinglePages => 8,
+///         _ => which.usual(),
+///     }
+/// }
+/// assert_eq!(tunable(Tunable::ListedPages), 32);
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Tunable {
     /// Most entries that are dropped one by one; more are dropped with everything (33).
@@ -180,6 +287,21 @@ impl Tunable {
 }
 
 /// What is counted.
+///
+/// ```
+/// # use pagefold_flush::Counter;
+/// /// The name in /proc/vmstat, for counters that Linux has, too.
+/// fn name(what: Counter) -> Option<&'static str> {
+///     match what {
+///         Counter::Rounds => Some("nr_tlb_remote_flush"),
+///         Counter::Received => Some("nr_tlb_remote_flush_received"),
+///         Counter::LocalAll => Some("nr_tlb_local_flush_all"),
+///         Counter::LocalEntries => Some("nr_tlb_local_flush_one"),
+///         _ => None,
+///     }
+/// }
+/// assert_eq!(name(Counter::Spared), None);
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Counter {
     /// Rounds for other CPUs.
@@ -207,6 +329,19 @@ pub enum Counter {
 }
 
 /// A step of the ledger's work, for profiles.
+///
+/// ```
+/// # use pagefold_flush::Step;
+/// /// The name of a step in a profile.
+/// fn name(step: Step) -> &'static str {
+///     match step {
+///         Step::Flush => "flush",
+///         Step::CatchUp => "catch up",
+///         Step::Finish | Step::Batch | Step::Pay => "settle",
+///     }
+/// }
+/// assert_eq!(name(Step::Batch), "settle");
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Step {
     /// Flushing a range of a space.
@@ -222,6 +357,19 @@ pub enum Step {
 }
 
 /// What a payment is for.
+///
+/// ```
+/// # use pagefold_flush::{Cause, FileId, SpaceId};
+/// /// The name of a cause in a trace.
+/// fn name(cause: Cause) -> &'static str {
+///     match cause {
+///         Cause::Space(_) | Cause::Table(..) => "an address changes",
+///         Cause::File(_) => "a file changes",
+///         Cause::Frames(..) => "a frame is used again",
+///     }
+/// }
+/// assert_eq!(name(Cause::File(FileId(1))), "a file changes");
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Cause {
     /// A space.
@@ -235,6 +383,18 @@ pub enum Cause {
 }
 
 /// What observers can learn.
+///
+/// ```
+/// # use pagefold_flush::{Nanos, Notice};
+/// /// The longest payment: what [`Host::tell`](pagefold_flush::Host::tell) of a kernel may keep.
+/// fn slowest(so_far: Nanos, notice: Notice<'_>) -> Nanos {
+///     match notice {
+///         Notice::Paid { took, asked: true, .. } => so_far.max(took),
+///         _ => so_far,
+///     }
+/// }
+/// assert_eq!(slowest(5, Notice::Round(1)), 5);
+/// ```
 #[derive(Clone, Copy, Debug)]
 pub enum Notice<'a> {
     /// A round begins for this many pages; `u64::MAX`: for everything.

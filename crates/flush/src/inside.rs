@@ -7,7 +7,9 @@ use crate::tlb::ledger::ZoneLedger;
 use crate::tlb::{Context, FlushRequest, Initiator, Tlb};
 use base::arena::Arena;
 use base::cpus::CpuSet;
+use base::primitive::Ordering::Relaxed;
 use base::units::*;
+use std_alloc::vec::Vec;
 
 pub use crate::cpu::CpuTlb;
 pub use crate::debt::{Debt, Sum};
@@ -48,6 +50,9 @@ pub trait Inside {
     fn drop_pages<H: Host>(&self, host: &H, start: Vpn, count: u32, stride: Order);
     /// Whether a CPU still owes for cleared entries of a space.
     fn space_owes(&self, space: SpaceId, cpu: CpuId) -> bool;
+    /// All that decides what the ledger does next, with generations counted back from the newest: equal ones go on
+    /// equally.
+    fn state(&self) -> Vec<u64>;
 }
 
 impl Inside for Tlb {
@@ -119,5 +124,34 @@ impl Inside for Tlb {
     fn space_owes(&self, space: SpaceId, cpu: CpuId) -> bool {
         let sum = self.contexts[space.0].debts.read();
         sum.is_some_and(|sum| sum.debt.cpus.contains(cpu) && self.done(cpu) < sum.debt.generation)
+    }
+
+    fn state(&self) -> Vec<u64> {
+        let bits = |cpus: CpuSet| cpus.iter().fold(0, |bits, cpu| bits | 1 << cpu.0);
+        let back = |generation: Generation| self.newest().0 - generation.0;
+        let mut state = Vec::new();
+        let spaces = (0..self.contexts.bound()).map(|space| &self.contexts[space]);
+        let domains = spaces.clone().map(|context| &context.debts);
+        let files = (0..self.files.bound()).filter_map(|file| self.files.get(file));
+        for domain in domains.chain(files).chain(self.zones.iter().map(|zone| &zone.domain)) {
+            let sum = domain.read().map(|sum| (back(sum.debt.generation), sum.debt.cpus, sum.since));
+            let (generation, cpus, since) = sum.unwrap_or((u64::MAX, CpuSet::EMPTY, 0));
+            state.extend([generation, since, bits(cpus)]);
+        }
+        for context in spaces.clone() {
+            let tightening = u64::from(context.tightening.load(Relaxed));
+            state.extend([context.id.load(Relaxed), tightening, context.never_deferred.load(Relaxed).into()]);
+            state.push(bits(context.cpus()));
+        }
+        let missed = |id: u64, generation: u64| {
+            let context = spaces.clone().find(|context| context.id.load(Relaxed) == id);
+            context.map_or(generation, |context| context.generation.load(Relaxed) - generation)
+        };
+        for cpu in &self.cpus {
+            state.push(back(cpu.done()));
+            cpu.state(&mut state, missed);
+        }
+        state.extend(self.zones.iter().map(|zone| back(Generation(zone.paid.load(Relaxed)))));
+        state
     }
 }

@@ -18,7 +18,8 @@
 //!
 //! A kernel implements [`Host`]: eight methods. It calls [`Tlb::switch`] and [`Tlb::enter_lazy`] in its scheduler and,
 //! if a policy defers, [`Tlb::tick`] in its timer. The order in which to bring it into a kernel is: `Host`, `switch`,
-//! one `flush` wherever an entry changes; then gathers, then batches, then a policy that defers.
+//! one `flush` wherever an entry changes; then gathers, then batches, then a policy that defers. [`spec`] says what a
+//! TLB is, for tests; `docs/ports.md` of the repository is a guide.
 //!
 //! *What it does not do.* It reads and writes no page tables and takes no locks of the kernel's: that an [`Emptied`]
 //! names the entries that were cleared, that it is given to a batch under the lock of their table, and that a zone is
@@ -107,9 +108,28 @@ mod host;
 #[doc(hidden)]
 pub mod inside;
 mod range;
+pub mod spec;
 mod tlb;
 
+/// ```
+/// # use pagefold_flush::{CpuId, CpuSet, MAX_CPUS};
+/// let mut cpus = CpuSet::EMPTY;
+/// cpus.insert(CpuId(3));
+/// assert!(cpus.contains(CpuId(3)) && cpus.iter().count() == 1);
+/// assert!(usize::from(CpuId(3).0) < MAX_CPUS);
+/// ```
 pub use base::cpus::{CpuSet, MAX_CPUS};
+/// ```
+/// # use pagefold_flush::{CpuId, FileId, Nanos, Order, Pfn, SpaceId, Vpn, ZoneId};
+/// // Numbers are types of their own: a page's is no frame's.
+/// let (page, frame) = (Vpn(5), Pfn(3));
+/// assert_ne!(page.0, u64::from(frame.0));
+/// assert!(Pfn::NONE != frame, "no frame has this number");
+/// // A folio of order 2 has four frames.
+/// assert_eq!(Order(2).frames(), 4);
+/// let age: Nanos = 100_000_000;
+/// assert_eq!((CpuId(0), SpaceId(0), FileId(0), ZoneId(0), age / 1_000_000).4, 100);
+/// ```
 pub use base::units::{CpuId, FileId, Nanos, Order, Pfn, SpaceId, Vpn, ZoneId};
 pub use cleared::Cleared;
 pub use debt::Generation;

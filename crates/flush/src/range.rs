@@ -3,6 +3,13 @@
 use base::units::*;
 
 /// Pages whose translations are to be dropped.
+///
+/// ```
+/// # use pagefold_flush::{Order, Range, Vpn};
+/// assert_eq!(Range::page(Vpn(5)), Range::pages(Vpn(5), 1));
+/// let large = Range::entries(Vpn(512), 1024, Order(9));
+/// assert_eq!(large.pages >> large.stride.0, 2, "two entries of 2 MiB");
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Range {
     /// First page.

@@ -110,6 +110,25 @@ pub(crate) struct FlushRequest {
 }
 
 /// The memory manager's view of the translations of all CPUs.
+///
+/// ```
+/// # #[allow(dead_code)] mod kernel { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/kernel/mod.rs")); }
+/// # use kernel::*; use pagefold_flush::*;
+/// # let (kernel, _) = Kernel::new(Shape::Collect { listed: false });
+/// // Two CPUs with six numbers each, and one zone of frames.
+/// let ledger = Tlb::new(2, 6, 1);
+/// let space = ledger.create();
+/// ledger.switch(&kernel, space, kernel.root(A));
+/// assert!(ledger.is_running(space));
+/// // This CPU runs a kernel task; the next task is another space's.
+/// ledger.enter_lazy(&kernel);
+/// let next = ledger.create();
+/// ledger.switch(&kernel, next, kernel.root(B));
+/// // The first space ends: CPUs let go of its tables, which can be freed then; its number is used again.
+/// ledger.destroy(&kernel, space);
+/// ledger.release(space);
+/// assert_eq!(ledger.create(), space);
+/// ```
 pub struct Tlb {
     pub(crate) contexts: Arena<Context>,
     pub(crate) cpus: Box<[CpuTlb]>,
@@ -356,6 +375,20 @@ impl Tlb {
     }
 
     /// This CPU switches to `space`, whose table root is `root`. Interrupts are off.
+    ///
+    /// ```
+    /// # #[allow(dead_code)] mod kernel { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/kernel/mod.rs")); }
+    /// # use kernel::*; use pagefold_flush::*;
+    /// let (kernel, ledger) = Kernel::that_was_read(Shape::Collect { listed: false });
+    /// kernel.on(1);
+    /// ledger.enter_lazy(&kernel);
+    /// // A CPU that runs a kernel task is not asked. It looks whether it missed something when it returns.
+    /// kernel.on(0);
+    /// kernel.free(&ledger, ledger.flush_emptied(&kernel, kernel.clear(A, P)));
+    /// kernel.on(1);
+    /// ledger.switch(&kernel, A, kernel.root(A));
+    /// assert_eq!(kernel.read(P), None);
+    /// ```
     pub fn switch<H: Host>(&self, host: &H, space: SpaceId, root: Pfn) {
         assert!(root.is_some(), "{space} must have tables");
         let me = host.cpu();

@@ -1,5 +1,6 @@
 //! The kernel.
 
+use pagefold_flush::spec::{Cache, Tables, Translation};
 use pagefold_flush::*;
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
@@ -10,8 +11,9 @@ const CPUS: usize = 4;
 const PAGES: usize = 12;
 /// Fewer than the processes' pages, so that reclaim has work.
 const FRAMES: u32 = 20;
-/// The record of a process's page table is this frame's and following.
+/// The record of a process's page table, which is its root, too, is this frame's and following.
 const TABLES: u32 = FRAMES;
+const ZONE: ZoneId = ZoneId(0);
 
 thread_local! {
     static HERE: Cell<u16> = const { Cell::new(0) };
@@ -21,7 +23,7 @@ thread_local! {
 #[derive(Default)]
 struct Cpu {
     interrupts: Mutex<()>,
-    cached: Mutex<Vec<(Vpn, Pfn, bool)>>,
+    cached: Mutex<Cache>,
 }
 
 /// An entry of a page table: a frame and the right to write, or the content in swap.
@@ -45,18 +47,12 @@ impl Host for Kernel {
     fn cpu(&self) -> CpuId {
         CpuId(HERE.get())
     }
-
     fn now(&self) -> Nanos {
         0
     }
-
     fn flush(&self, what: Flush) {
-        self.cpus[self.cpu().index()].cached.lock().unwrap().retain(|(page, ..)| match what {
-            Flush::Pages { start, count, .. } => !(start.0..start.0 + u64::from(count)).contains(&page.0),
-            Flush::All | Flush::Current => false,
-        });
+        self.cached().flush(what);
     }
-
     /// The handler runs on this thread while the target is between two instructions.
     fn send(&self, targets: &CpuSet, remote: &RemoteCall<'_>, local: &mut dyn FnMut()) {
         let here = self.cpu();
@@ -68,31 +64,40 @@ impl Host for Kernel {
         }
         local();
     }
-
-    fn load_root(&self, _root: Pfn, _asid: Asid, keep: bool) {
-        if !keep {
-            self.flush(Flush::Current);
-        }
+    fn load_root(&self, root: Pfn, asid: Asid, keep: bool) {
+        self.cached().load(root, asid, keep);
     }
-
     fn folio(&self, _head: Pfn) -> Folio {
         Folio { file: None, order: Order::ZERO }
     }
-
     fn tag(&self, frame: Pfn) -> u32 {
         self.tags[frame.index()].load(Acquire)
     }
-
     fn set_tag(&self, frame: Pfn, tag: u32) {
         self.tags[frame.index()].store(tag, Release);
     }
-
     fn shape(&self) -> Shape {
         self.shape
     }
 }
 
+impl Tables for Kernel {
+    fn table(&self, root: Pfn, _page: Vpn) -> Option<Pfn> {
+        Some(root)
+    }
+    /// Hardware takes no lock: `try_lock` fails only while the kernel changes the table.
+    fn entry(&self, table: Pfn, page: Vpn) -> Option<Translation> {
+        let entries = self.tables[(table.0 - TABLES) as usize].try_lock().ok()?;
+        let Entry::Mapped(frame, writable) = entries[page.0 as usize] else { return None };
+        Some(Translation { page, frame, order: Order::ZERO, writable })
+    }
+}
+
 impl Kernel {
+    fn cached(&self) -> MutexGuard<'_, Cache> {
+        self.cpus[self.cpu().index()].cached.lock().unwrap()
+    }
+
     fn interrupts_off(&self) -> MutexGuard<'_, ()> {
         self.cpus[self.cpu().index()].interrupts.lock().unwrap()
     }
@@ -100,49 +105,25 @@ impl Kernel {
     /// A frame, paid for.
     fn allocate(&self, ledger: &Tlb) -> Option<Pfn> {
         let frame = self.free.lock().unwrap().pop()?;
-        let owed = ledger.owed_by_tag(ZoneId(0), self.tag(frame));
-        if owed > ledger.paid_up_to(ZoneId(0)) && !self.broken {
-            ledger.settle_zone(self, ZoneId(0), owed, frame, Order::ZERO);
+        let owed = ledger.owed_by_tag(ZONE, self.tag(frame));
+        if owed > ledger.paid_up_to(ZONE) && !self.broken {
+            ledger.settle_zone(self, ZONE, owed, frame, Order::ZERO);
         }
         self.set_tag(frame, 0);
         Some(frame)
     }
 
-    /// Drop the last references of a frame, and free it.
-    fn release(&self, ledger: &Tlb, refs: Refs) {
-        let (frame, _) = refs.release(self);
-        ledger.adopt(self, frame);
-        self.free.lock().unwrap().push(frame);
-    }
-
     /// One instruction: it uses what is cached, or walks the table. `None`: a fault.
-    fn access(&self, space: SpaceId, page: Vpn, store: Option<u64>) -> Option<u64> {
+    fn access(&self, page: Vpn, store: Option<u64>) -> Option<u64> {
         let _off = self.interrupts_off();
-        let mut cached = self.cpus[self.cpu().index()].cached.lock().unwrap();
-        let usable = |&&(at, _, write): &&(Vpn, Pfn, bool)| at == page && (write || store.is_none());
-        let frame = match cached.iter().find(usable) {
-            Some(&(_, frame, _)) => frame,
-            None => {
-                // Hardware takes no lock: `try_lock` fails only while the kernel changes the table.
-                let entry = self.tables[space.0 as usize].try_lock().ok()?[page.0 as usize];
-                let Entry::Mapped(frame, write) = entry else { return None };
-                if store.is_some() && !write {
-                    return None;
-                }
-                cached.retain(|&(at, ..)| at != page);
-                cached.push((page, frame, write));
-                frame
-            }
-        };
-        let cell = &self.memory[frame.index()];
-        store.inspect(|&value| cell.store(value, Relaxed));
-        Some(cell.load(Relaxed))
+        let frame = self.cached().translate(page, store.is_some(), self)?;
+        store.inspect(|&value| self.memory[frame.index()].store(value, Relaxed));
+        Some(self.memory[frame.index()].load(Relaxed))
     }
 
     /// Map a page, or allow stores to it. The table is settled first: an old translation must not read what follows.
     fn fault(&self, ledger: &Tlb, space: SpaceId, page: Vpn, store: bool) {
         let mut table = self.tables[space.0 as usize].lock().unwrap();
-        let record = Pfn(TABLES + space.0);
         let frame = match table[page.0 as usize] {
             Entry::Mapped(_, write) if write || !store => return,
             Entry::Mapped(frame, _) => frame,
@@ -152,13 +133,12 @@ impl Kernel {
                 frame
             }
         };
+        let record = Pfn(TABLES + space.0);
         if self.tag(record) != 0 {
             ledger.settle_table(self, space, Vpn(0), self.tag(record));
             self.set_tag(record, 0);
         }
         table[page.0 as usize] = Entry::Mapped(frame, store);
-        // A CPU that has the page read-only faults once more, and walks.
-        self.flush(Flush::Pages { start: page, count: 1, stride: Order::ZERO });
     }
 
     /// Reclaim a page. One that can be stored to is swapped out after the batch has flushed; one that cannot is gone at
@@ -166,23 +146,19 @@ impl Kernel {
     fn reclaim(&self, ledger: &Tlb, space: SpaceId, page: Vpn) {
         let mut table = self.tables[space.0 as usize].lock().unwrap();
         let Entry::Mapped(frame, writable) = table[page.0 as usize] else { return };
+        let content = || Entry::Swapped(self.memory[frame.index()].load(Relaxed));
         let mut batch = UnmapBatch::new(self);
-        table[page.0 as usize] = Entry::Swapped(self.memory[frame.index()].load(Relaxed));
-        let cleared = Cleared { writable, ..Cleared::page(space, page, frame) };
-        let emptied = Emptied::new(cleared, (Pfn(TABLES + space.0), 0), 0);
-        let refs = batch.take(self, ledger, emptied);
+        table[page.0 as usize] = content();
+        let cleared = Cleared { writable, dirty: writable, ..Cleared::page(space, page, frame) };
+        let refs = batch.take(self, ledger, Emptied::new(cleared, (Pfn(TABLES + space.0), 0), 0));
         batch.settle(self, ledger);
         if writable {
-            table[page.0 as usize] = Entry::Swapped(self.memory[frame.index()].load(Relaxed));
+            table[page.0 as usize] = content();
         }
         drop(table);
-        self.release(ledger, refs);
-    }
-
-    fn reclaim_any(&self, ledger: &Tlb, random: &mut u64) {
-        step(random);
-        let (space, page) = ((*random >> 40) as u32 % CPUS as u32, (*random >> 33) % PAGES as u64);
-        self.reclaim(ledger, SpaceId(space), Vpn(page));
+        let (frame, _) = refs.release(self);
+        ledger.adopt(self, frame);
+        self.free.lock().unwrap().push(frame);
     }
 
     /// A process: counts in its pages. Each page holds the number of its last round, and who wrote it.
@@ -191,45 +167,36 @@ impl Kernel {
         ledger.switch(self, space, Pfn(TABLES + space.0));
         drop(off);
         let mut random = u64::from(space.0) + 1;
+        let mut draw = |below: usize| {
+            random = random.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+            (random >> 33) as usize % below
+        };
         let mut written = [0; PAGES];
         for round in 1..=rounds {
-            step(&mut random);
-            let page = (random >> 33) as usize % PAGES;
-            let store = (random >> 60 == 0).then_some(round << 8 | u64::from(space.0));
+            let page = draw(PAGES);
+            let store = (draw(16) == 0).then_some(round << 8 | u64::from(space.0));
             let read = loop {
-                match self.access(space, Vpn(page as u64), store) {
-                    Some(read) => break read,
-                    None => self.fault(ledger, space, Vpn(page as u64), store.is_some()),
+                if draw(8) == 0 || self.free.lock().unwrap().is_empty() {
+                    self.reclaim(ledger, SpaceId(draw(CPUS) as u32), Vpn(draw(PAGES) as u64));
                 }
-                if self.free.lock().unwrap().is_empty() {
-                    self.reclaim_any(ledger, &mut random);
+                if let Some(read) = self.access(Vpn(page as u64), store) {
+                    break read;
                 }
+                self.fault(ledger, space, Vpn(page as u64), store.is_some());
             };
             written[page] = store.unwrap_or(written[page]);
             assert_eq!(
                 read, written[page],
-                "process {space} reads another content of page {page} in round {round}"
+                "page {page} of process {space} reads another content in round {round}"
             );
-            if random >> 61 == 1 {
-                self.reclaim_any(ledger, &mut random);
-            }
         }
         let _off = self.interrupts_off();
         ledger.enter_lazy(self);
     }
 }
 
-/// The next random number; its high bits are good.
-fn step(random: &mut u64) {
-    *random = random.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-}
-
 /// Run a process on each CPU until all have ended.
-pub fn run_all() {
-    let words: Vec<String> = std::env::args().collect();
-    let says = |word: &str| words.iter().any(|given| given == word);
-    let shape =
-        if says("batch") { Shape::Collect { listed: false } } else { Shape::Defer { at_ticks: false } };
+pub fn run_all(shape: Shape, broken: bool, rounds: u64) {
     let kernel = Kernel {
         cpus: Default::default(),
         tags: (0..FRAMES + CPUS as u32).map(|_| AtomicU32::new(0)).collect(),
@@ -237,7 +204,7 @@ pub fn run_all() {
         free: Mutex::new((0..FRAMES).map(Pfn).collect()),
         tables: (0..CPUS).map(|_| Mutex::new([Entry::Swapped(0); PAGES])).collect(),
         shape,
-        broken: says("broken"),
+        broken,
     };
     let ledger = Tlb::new(CPUS, 1, 1);
     std::thread::scope(|scope| {
@@ -245,9 +212,8 @@ pub fn run_all() {
             let (kernel, ledger, space) = (&kernel, &ledger, ledger.create());
             scope.spawn(move || {
                 HERE.set(cpu);
-                kernel.run(ledger, space, 300_000);
+                kernel.run(ledger, space, rounds);
             });
         }
     });
-    println!("no process has read another content than it wrote last");
 }

@@ -71,6 +71,17 @@ struct ClearedEntries<'a> {
 /// its store, and before copying it. A batch that is dropped with a debt panics. References that are dropped before the
 /// batch is settled leave a mark in the frame's tag, if one may be the last ([`Refs::release`]); settling first is
 /// cheaper.
+///
+/// ```
+/// # #[allow(dead_code)] mod kernel { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/kernel/mod.rs")); }
+/// # use kernel::*; use pagefold_flush::*;
+/// let (kernel, ledger) = Kernel::that_was_read(Shape::Collect { listed: false });
+/// let mut batch = UnmapBatch::new(&kernel);
+/// let refs: Vec<Refs> = [P, Q].map(|page| batch.take(&kernel, &ledger, kernel.clear(A, page))).into();
+/// // One request for both pages. If one was dirty, now is the time to write it to its store.
+/// batch.settle(&kernel, &ledger);
+/// refs.into_iter().for_each(|refs| kernel.free(&ledger, refs));
+/// ```
 #[must_use = "debts must be settled"]
 pub struct UnmapBatch {
     /// When the policy flushes.
@@ -229,6 +240,22 @@ impl UnmapBatch {
         self.note_pages(host, tlb, emptied)
     }
 
+    /// What decides its next steps, for models: as `Inside::state`.
+    #[cfg(feature = "inside")]
+    #[doc(hidden)]
+    pub fn state(&self, tlb: &Tlb) -> Vec<u64> {
+        let back = |generation: Generation| tlb.newest().0 - generation.0;
+        let cpus = self.debt.cpus.iter().fold(0, |bits, cpu| bits | 1 << cpu.0);
+        let mut state =
+            std_alloc::vec![self.owes.into(), self.stores.into(), cpus, back(self.debt.generation)];
+        for listed in &self.list {
+            let context = tlb.contexts.iter().find(|context| context.id.load(Acquire) == listed.context);
+            let newest = context.map_or(u64::MAX, |context| context.generation.load(SeqCst));
+            state.extend([listed.context, listed.page.0, listed.entries.into(), newest - listed.generation]);
+        }
+        state
+    }
+
     /// Whether pages can be taken together (`take_pages`). Not if each page is flushed or skipped by itself, or
     /// counts towards a full list.
     #[inline]
@@ -347,6 +374,21 @@ impl UnmapBatch {
 
 /// Emptied entries of single pages of one file, all in one table and with the same right to write: an
 /// [`Emptied`](super::Emptied) for each. Dropping one with pages panics.
+///
+/// ```
+/// # #[allow(dead_code)] mod kernel { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/kernel/mod.rs")); }
+/// # use kernel::*; use pagefold_flush::*;
+/// # let (kernel, ledger) = Kernel::that_was_read(Shape::Collect { listed: false });
+/// # let empty = |page| kernel.trees.lock().unwrap().entries.remove(&(kernel.table(A), page));
+/// let (mut batch, mut pages) = (UnmapBatch::new(&kernel), EmptiedPages::new(FileId(0)));
+/// for page in [P, Q] {
+///     let entry = empty(page).expect("the page must be mapped");
+///     pages.push((A, kernel.table(A)), entry.frame, [entry.writable; 2]);
+/// }
+/// batch.take_pages(&kernel, &ledger, &mut pages);
+/// batch.settle(&kernel, &ledger);
+/// pages.release(|frame| kernel.free_frame(&ledger, frame));
+/// ```
 pub struct EmptiedPages {
     file: FileId,
     space: SpaceId,

@@ -60,6 +60,23 @@ impl Touched {
 ///
 /// Only [`Tlb::gather`] makes one; it flushes and settles when the change is complete. So code that has one may
 /// change what addresses mean: when the call returns, no CPU holds a stale translation.
+///
+/// ```
+/// # #[allow(dead_code)] mod kernel { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/kernel/mod.rs")); }
+/// # use kernel::*; use pagefold_flush::*;
+/// let (kernel, ledger) = Kernel::that_was_read(Shape::Collect { listed: false });
+/// let unmap = |gather: &mut Gather| {
+///     gather.changes(P, Vpn(2));
+///     gather.emptied(&kernel, kernel.clear(A, P));
+///     gather.emptied(&kernel, kernel.clear(A, Q));
+/// };
+/// let free = |finished: Finished<'_>| {
+///     finished.folios.iter().for_each(|&(frame, _)| kernel.free_frame(&ledger, frame));
+/// };
+/// ledger.gather(&kernel, A, unmap, free);
+/// # kernel.on(1);
+/// assert_eq!(kernel.read(P), None);
+/// ```
 pub struct Gather {
     space: SpaceId,
     touched: Touched,
@@ -144,6 +161,17 @@ impl Gather {
 }
 
 /// A [`Gather`] for page-sized entries in ascending order, which records their hull once.
+///
+/// ```
+/// # #[allow(dead_code)] mod kernel { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/kernel/mod.rs")); }
+/// # use kernel::*; use pagefold_flush::*;
+/// let (kernel, ledger) = Kernel::that_was_read(Shape::Collect { listed: false });
+/// let unmap = |gather: &mut Gather| {
+///     let mut ascending = gather.ascending();
+///     [P, Q].into_iter().for_each(|page| ascending.emptied(&kernel, kernel.clear(A, page)));
+/// };
+/// ledger.gather(&kernel, A, unmap, |finished| assert_eq!(finished.folios.len(), 2));
+/// ```
 pub struct Ascending<'a> {
     gather: &'a mut Gather,
     space: SpaceId,
@@ -187,6 +215,18 @@ impl Drop for Ascending<'_> {
 }
 
 /// What a gather has collected, after its flush.
+///
+/// ```
+/// # #[allow(dead_code)] mod kernel { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/kernel/mod.rs")); }
+/// # use kernel::*; use pagefold_flush::*;
+/// let (kernel, ledger) = Kernel::that_was_read(Shape::Collect { listed: false });
+/// // Nothing of what a gather took is free before its flush, and all of it is here afterwards.
+/// let free = |finished: Finished<'_>| {
+///     assert!(finished.folios.is_empty());
+///     finished.tables.iter().for_each(|&table| kernel.free_table(table));
+/// };
+/// ledger.gather(&kernel, A, |gather| gather.table(kernel.unlink_table(A)), free);
+/// ```
 pub struct Finished<'a> {
     /// Folios, with the number of references to drop of each.
     pub folios: &'a [(Pfn, u32)],
@@ -196,6 +236,16 @@ pub struct Finished<'a> {
 
 /// Entries lose rights or marks; no entry loses its page, and addresses keep their content. Only [`Tlb::tighten`]
 /// makes one, and flushes when the change is complete. Debts of reclaim stay unpaid.
+///
+/// ```
+/// # #[allow(dead_code)] mod kernel { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/kernel/mod.rs")); }
+/// # use kernel::*; use pagefold_flush::*;
+/// let (kernel, ledger) = Kernel::that_was_read(Shape::Collect { listed: false });
+/// // fork: the parent's pages are shared from now on.
+/// ledger.tighten(&kernel, A, |tightening| {
+///     [P, Q].into_iter().for_each(|page| tightening.tightened(&kernel, kernel.forbid_stores(A, page)));
+/// });
+/// ```
 pub struct Tightening {
     space: SpaceId,
     touched: Touched,

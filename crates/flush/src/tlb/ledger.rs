@@ -49,6 +49,19 @@ pub(crate) type ZoneLedgers = Box<[ZoneLedger]>;
 
 /// Proof that a page of a file may be changed: no CPU holds a stale translation of it. Only [`Tlb::settle_file`]
 /// makes one, and the change consumes it.
+///
+/// ```
+/// # #[allow(dead_code)] mod kernel { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/kernel/mod.rs")); }
+/// # use kernel::*; use pagefold_flush::*;
+/// let (kernel, ledger) = Kernel::that_was_read(Shape::Defer { at_ticks: false });
+/// let refs = UnmapBatch::new(&kernel).take(&kernel, &ledger, kernel.clear(A, P));
+/// /// write(2) to a page of a file: nobody may read the old content through a stale translation.
+/// fn write(kernel: &Kernel, frame: Pfn, content: u64, _proof: FileSettled) {
+///     kernel.fill(frame, content);
+/// }
+/// write(&kernel, refs.head(), 7, ledger.settle_file(&kernel, FileId(0)));
+/// # kernel.free(&ledger, refs);
+/// ```
 #[derive(Debug)]
 #[must_use = "it stands for a payment that was made for a change"]
 pub struct FileSettled(FileId);
@@ -268,6 +281,22 @@ impl Tlb {
     /// On return no CPU holds a translation of the pages from `first` on that one table maps, whose entry was cleared
     /// before this call. `tag`: of the newest debt left for one of them. The caller holds the lock of the space's
     /// tables.
+    ///
+    /// ```
+    /// # #[allow(dead_code)] mod kernel { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/kernel/mod.rs")); }
+    /// # use kernel::*; use pagefold_flush::*;
+    /// # let (kernel, ledger) = Kernel::that_was_read(Shape::Defer { at_ticks: false });
+    /// # let refs = UnmapBatch::new(&kernel).take(&kernel, &ledger, kernel.clear(A, P));
+    /// # kernel.free(&ledger, refs);
+    /// # let frame = Pfn(FRAMES - 1);
+    /// // A fault, under the lock of the table. Reclaim has unmapped one of its pages, and deferred the flush.
+    /// let table = kernel.table(A);
+    /// if kernel.tag(table) != 0 {
+    ///     ledger.settle_table(&kernel, A, Vpn(0), kernel.tag(table));
+    ///     kernel.set_tag(table, 0);
+    /// }
+    /// kernel.map(A, P, frame, true);
+    /// ```
     pub fn settle_table<H: Host>(&self, host: &H, space: SpaceId, first: Vpn, tag: u32) {
         let domain = &self.contexts[space.0].debts;
         let Some(sum) = domain.read() else { return };
@@ -293,6 +322,23 @@ impl Tlb {
 
     /// On return frames of `zone` with this generation or an older one can be reused; `pfn` is the frame that is
     /// wanted. If that takes a round, the whole zone is clean afterwards.
+    ///
+    /// ```
+    /// # #[allow(dead_code)] mod kernel { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/kernel/mod.rs")); }
+    /// # use kernel::*; use pagefold_flush::*;
+    /// # let (kernel, ledger) = Kernel::that_was_read(Shape::Defer { at_ticks: false });
+    /// # let refs = UnmapBatch::new(&kernel).take(&kernel, &ledger, kernel.clear(A, P));
+    /// # kernel.free(&ledger, refs);
+    /// # let frame = Pfn(0);
+    /// // The allocator hands a frame out that reclaim has unmapped.
+    /// let owed = ledger.owed_by_tag(ZONE, kernel.tag(frame));
+    /// if owed > ledger.paid_up_to(ZONE) {
+    ///     ledger.settle_zone(&kernel, ZONE, owed, frame, Order::ZERO);
+    /// }
+    /// kernel.set_tag(frame, 0);
+    /// # kernel.on(1);
+    /// assert_eq!(kernel.read(P), None);
+    /// ```
     pub fn settle_zone<H: Host>(
         &self,
         host: &H,
@@ -359,6 +405,20 @@ impl Tlb {
 
     /// At every tick of a CPU's clock: pay this CPU's debts if the policy leaves them to ticks, or if they are older
     /// than the limit. No other CPU is asked.
+    ///
+    /// ```
+    /// # #[allow(dead_code)] mod kernel { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/kernel/mod.rs")); }
+    /// # use kernel::*; use pagefold_flush::*;
+    /// # let (kernel, ledger) = Kernel::that_was_read(Shape::Defer { at_ticks: true });
+    /// # let refs = UnmapBatch::new(&kernel).take(&kernel, &ledger, kernel.clear(A, P));
+    /// # kernel.free(&ledger, refs);
+    /// // The interrupt of a CPU's timer.
+    /// kernel.on(1);
+    /// if ledger.wants_ticks(&kernel) {
+    ///     ledger.tick(&kernel);
+    /// }
+    /// assert_eq!(kernel.read(P), None);
+    /// ```
     pub fn tick<H: Host>(&self, host: &H) {
         let Some(limit) = Self::age_limit(host) else { return };
         let me = host.cpu();
