@@ -10,6 +10,9 @@
 //! What is checked up to these numbers is the order of calls. Orders within a call are for the models of `mm`
 //! (`tlb::model`), on a weak memory.
 
+// A ledger's state is open with this feature only. Not in the manifest: copies of the crate for tests have no `tests`.
+#![cfg(feature = "inside")]
+
 mod explore;
 #[path = "../kernel/mod.rs"]
 #[allow(dead_code, reason = "each test uses a part")]
