@@ -32,8 +32,7 @@ fn reads(kernel: &Kernel, expected: u64) {
     assert!(read.is_none_or(|read| read == expected), "a CPU reads {read:?}, and the page shows {expected}");
 }
 
-// --- linear values, at the first run
-// ---------------------------------------------------------------------------------------------
+// --- linear values, at the first run ---
 
 /// microsoft/litebox#671 (open): the unmapping CPU invalidates its own TLB, and there is no request to others.
 #[test]
@@ -101,8 +100,7 @@ fn gem5_409_munmap_without_a_flush() {
     let _unmapped: Vec<Emptied> = [P, Q].into_iter().map(|page| kernel.clear(A, page)).collect();
 }
 
-// --- the specification of a TLB, at the first run
-// ---------------------------------------------------------------------------------------------
+// --- the specification of a TLB, at the first run ---
 
 /// litebox#671 from below: a host whose `send` reaches no other CPU. The ledger cannot know.
 #[test]
@@ -179,8 +177,7 @@ fn freeing_a_table(free: impl Fn(&Kernel, &Tlb)) {
     assert_eq!(kernel.read(Vpn(2)), None);
 }
 
-// --- what is no fault here, or not the ledger's
-// ---------------------------------------------------------------------------------------------
+// --- what is no fault here, or not the ledger's ---
 
 /// Quark#639 with a batch: a frame that is freed before its batch has flushed takes the debt along, and its next user
 /// pays.
