@@ -29,7 +29,7 @@ pub(super) struct Stale {
     pub(super) file: u32,
     pub(super) pfn: u32,
     /// A CPU may store through it without a walk: the entry allowed stores and was dirty.
-    pub(super) writable: bool,
+    pub(super) dirty: bool,
     /// The operation that removed it flushes it before it returns.
     pub(super) sync: bool,
 }
@@ -152,9 +152,9 @@ impl Level {
         let same_page = self.by_page.range(key(0)..=key(Slot::MAX));
         let implied = |&(.., slot): &(u32, bool, u64, Slot)| {
             let old = self.records[slot as usize];
-            let same = Stale { since: new.since, writable: new.writable, ..old } == *new;
+            let same = Stale { since: new.since, dirty: new.dirty, ..old } == *new;
             let covered = self.mask(slot).iter().zip(mask).all(|(old, new)| old & !new == 0);
-            (same && covered && old.writable <= new.writable).then_some(slot)
+            (same && covered && old.dirty <= new.dirty).then_some(slot)
         };
         let implied: Vec<Slot> = same_page.filter_map(implied).collect();
         implied.into_iter().for_each(|slot| self.remove(slot));
@@ -201,7 +201,7 @@ impl Level {
             }
             Concern::Frames { first, count } => {
                 let found = self.by_frame.range((first.0, 0)..(first.0.saturating_add(count), 0));
-                let wanted = |slot: &Slot| cause != Cause::Writable || self.records[*slot as usize].writable;
+                let wanted = |slot: &Slot| cause != Cause::Writable || self.records[*slot as usize].dirty;
                 found.map(|&(_, slot)| slot).filter(wanted).collect()
             }
         }

@@ -141,7 +141,7 @@ impl Bound {
             space: space.0,
             file: (a >> 32) as u32,
             pfn: c as u32,
-            writable: flag(32),
+            dirty: flag(32),
             sync: flag(33),
         };
         self.stale += 1;
@@ -167,7 +167,7 @@ impl Bound {
     }
 
     fn explain(&self, stale: &Stale, late: usize, at: &Moment) -> String {
-        let rights = if stale.writable { "writable" } else { "read-only" };
+        let rights = if stale.dirty { "writable and dirty" } else { "read-only or clean" };
         let l1 = self.l1.count();
         format!(
             "the policy flushes less than is safe: {} on CPU {} while CPU {late} might still hold page {} of {} ({rights}, frame {}), \

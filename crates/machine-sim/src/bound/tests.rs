@@ -38,8 +38,8 @@ fn frames(first: u32, count: u32) -> [u64; 4] {
 }
 
 /// Page `page` at frame 100 + page is removed; it maps the page of file 3 with the same index.
-fn stale(bound: &mut Bound, page: u64, writable: bool, sync: bool) {
-    let rights = u64::from(writable) << 32 | u64::from(sync) << 33;
+fn stale(bound: &mut Bound, page: u64, dirty: bool, sync: bool) {
+    let rights = u64::from(dirty) << 32 | u64::from(sync) << 33;
     tell(bound, AWAY, Event::TlbStale, [u64::from(SPACE.0) | 4 << 32, page, (100 + page) | rights, page]);
 }
 
@@ -119,7 +119,7 @@ fn the_cpu_that_reuses_a_frame_needs_no_interrupt() {
 }
 
 #[test]
-fn only_writable_translations_must_be_gone_before_writeback() {
+fn only_dirty_translations_must_be_gone_before_writeback() {
     let mut bound = bound(1);
     stale(&mut bound, 1, false, false);
     stale(&mut bound, 2, true, false);
@@ -219,7 +219,7 @@ fn repeated_unmaps_of_one_page_keep_one_record() {
     let mut bound = bound(2);
     (0..100).for_each(|_| stale(&mut bound, 1, false, false));
     assert_eq!(bound.report().open_max, 1);
-    // A writable translation, or one on fewer CPUs, is another record.
+    // A dirty translation, or one on fewer CPUs, is another record.
     stale(&mut bound, 1, true, false);
     bound.runs(1, None);
     stale(&mut bound, 1, true, false);
@@ -277,7 +277,7 @@ const CPUS: usize = 3;
 fn steps(own: bool) -> impl Strategy<Value = Vec<Step>> {
     let cpu = move || if own { prop_oneof![0..CPUS, Just(AWAY)].boxed() } else { Just(AWAY).boxed() };
     let stale = || {
-        let stale = |(page, writable, sync)| Step::Stale(page, writable, sync);
+        let stale = |(page, dirty, sync)| Step::Stale(page, dirty, sync);
         (0..4u64, any::<bool>(), any::<bool>()).prop_map(stale)
     };
     let step = prop_oneof![
@@ -296,7 +296,7 @@ fn play(history: &[Step], sweep: bool) -> Bound {
     let mut bound = bound(CPUS);
     for &step in history {
         match step {
-            Step::Stale(page, writable, sync) => stale(&mut bound, page, writable, sync),
+            Step::Stale(page, dirty, sync) => stale(&mut bound, page, dirty, sync),
             Step::Free { cpu } => bound.flushes(cpu),
             Step::Turn { cpu } => {
                 let to = if bound.running[cpu].is_none() { Some(SPACE) } else { None };
@@ -330,16 +330,16 @@ fn intervals(history: &[Step], second: bool) -> Vec<Vec<Interval>> {
     let mut open: Vec<(usize, u64, bool, bool, [bool; CPUS])> = Vec::new();
     let mut due: Vec<Vec<Interval>> = Vec::new();
     for (now, &step) in history.iter().enumerate() {
-        let concerns = |page: u64, writable: bool, sync: bool| match step {
+        let concerns = |page: u64, dirty: bool, sync: bool| match step {
             Step::Reuse { page: p, .. } => p == page,
-            Step::Hazard(2, p, _) => p == page && writable,
+            Step::Hazard(2, p, _) => p == page && dirty,
             Step::Hazard(3, p, _) => p == page && sync,
             Step::Hazard(_, p, _) => p == page,
             Step::Settle { page: p, .. } => second && p == page,
             _ => false,
         };
-        open.retain(|&(since, page, writable, sync, mask)| {
-            let now_due = concerns(page, writable, sync);
+        open.retain(|&(since, page, dirty, sync, mask)| {
+            let now_due = concerns(page, dirty, sync);
             if now_due {
                 let held = (0..CPUS).filter(|&cpu| mask[cpu] && !free[cpu].iter().any(|&at| at > since));
                 due.push(held.map(|cpu| (since, now, cpu)).collect());
@@ -347,7 +347,7 @@ fn intervals(history: &[Step], second: bool) -> Vec<Vec<Interval>> {
             !now_due
         });
         match step {
-            Step::Stale(page, writable, sync) => open.push((now, page, writable, sync, running)),
+            Step::Stale(page, dirty, sync) => open.push((now, page, dirty, sync, running)),
             Step::Free { cpu } => free[cpu].push(now),
             Step::Turn { cpu } => {
                 running[cpu] = !running[cpu];
@@ -407,7 +407,7 @@ proptest! {
         for &step in &history {
             for bound in [&mut eager, &mut never] {
                 match step {
-                    Step::Stale(page, writable, sync) => stale(bound, page, writable, sync),
+                    Step::Stale(page, dirty, sync) => stale(bound, page, dirty, sync),
                     Step::Free { cpu } => bound.flushes(cpu),
                     Step::Reuse { page, cpu } => reuse(bound, cpu, page),
                     _ => {}
