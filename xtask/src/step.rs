@@ -17,7 +17,7 @@ const TYPICAL: &[(&str, u64)] = &[
     ("lints of the models", 22),
     ("documents", 25),
     ("tests", 400),
-    ("tests of the memory manager", 260),
+    ("tests of the memory manager", 218),
     ("tests of its one-threaded form", 87),
     ("every order of the small models", 134),
     ("random orders of the models", 98),
