@@ -604,6 +604,9 @@ impl Machine for SimMachine {
         if deadline.is_some_and(|deadline| deadline <= self.clock()) {
             return false;
         }
+        if self.hand_over() && self.sched.borrow().is_stale(ticket) {
+            return true;
+        }
         self.sleep(Key::Mm(ticket.key), deadline)
     }
 

@@ -43,9 +43,9 @@ pub const METRICS: &[&str] = &[
     "managed_pages",
     "read_micros",
     // What a read of a disk takes while the CPUs are idle, a large one then, and one while they work.
-    "disk_idle_nanos",
-    "disk_idle_large_nanos",
-    "disk_working_nanos",
+    "warm_disk_idle_nanos",
+    "warm_disk_idle_large_nanos",
+    "warm_disk_working_nanos",
     // What the program spent in user mode, the instructions that it computed there, and what the probe took.
     "user_nanos",
     "computed",

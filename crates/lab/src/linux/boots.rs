@@ -123,9 +123,9 @@ impl Boots {
             unpack_nanos: nanos("unpack_picos"),
             access_nanos: if accesses > 0.0 { (accessing / accesses).max(0.0) } else { 0.0 },
             read_micros: self.measured("read_micros"),
-            disk_idle_nanos: self.measured("disk_idle_nanos"),
-            disk_idle_large_nanos: self.measured("disk_idle_large_nanos"),
-            disk_working_nanos: self.measured("disk_working_nanos"),
+            disk_idle_nanos: self.measured("warm_disk_idle_nanos"),
+            disk_idle_large_nanos: self.measured("warm_disk_idle_large_nanos"),
+            disk_working_nanos: self.measured("warm_disk_working_nanos"),
         };
         // Where nothing was read, nothing tells how slow the disk was in the run.
         match speed.disk_idle_nanos == 0.0 && speed.read_micros > 0.0 {

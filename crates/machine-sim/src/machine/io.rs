@@ -3,6 +3,7 @@
 use super::SimMachine;
 use crate::device::{DeviceCounts, Request, Started};
 use crate::sched::Event;
+use crate::spec::Hardware;
 use mm::machine::Io;
 
 /// If a transfer ends while a CPU is stopped with a lock, picoseconds until it ends again.
@@ -32,6 +33,18 @@ impl SimMachine {
         if !self.this_cpu().plug.borrow().is_empty() {
             self.unplug_all();
         }
+    }
+
+    /// The current task is about to wait, and hands its requests over. It works on before it leaves its CPU, and does not
+    /// leave it if what it waits for has come by then. `false`: it had no requests.
+    pub(super) fn hand_over(&self) -> bool {
+        if self.this_cpu().plug.borrow().is_empty() {
+            return false;
+        }
+        self.unplug_all();
+        self.spend_hardware(Hardware::IoWait, 1);
+        self.yield_if_due();
+        true
     }
 
     #[cold]

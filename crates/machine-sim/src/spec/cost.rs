@@ -58,6 +58,7 @@ hardware! {
     LineSocket "line_socket" "fetch a cache line that another CPU of the same node wrote before";
     LineRemote "line_remote" "fetch a cache line that a CPU of another node wrote before";
     ContextSwitch "context_switch" "schedule another task on a CPU";
+    IoWait "io_wait" "from handing requests to devices to leaving the CPU, for a task that waits for them";
     Sample "sample" "write the record of one sampled read of memory";
 }
 

@@ -5,6 +5,7 @@ use machine_sim::{LineOutcome, LockOutcome, LockTally, MachineSpec, Outcome, Pro
 use mm::knobs::Knob;
 use mm::lock::LockClass;
 use mm::machine::Work;
+use mm::stat::Stat;
 use program::chaos::Chaos;
 use program::{Map, Os, Program, Role, Signal, builtin};
 
@@ -184,4 +185,26 @@ fn fork_holds_one_table_after_the_other() {
     // The second table costs 512 faults, and, in fork and twice at the end, a hold of it and of the child's.
     let more = two - one - 512;
     assert!((4..12).contains(&more), "{one} {two}");
+}
+
+/// A task works on for a while after it has handed a request over, and does not leave its CPU if the device has answered
+/// by then. So CPUs on which it is not lazy are asked for flushes, and nothing else runs there.
+#[test]
+fn a_task_that_a_fast_device_answers_does_not_leave_its_cpu() {
+    let switches = |read_us: &str| {
+        let text = include_str!("../../machines/small.toml").replace("read_us = 67", read_us);
+        let text = text.replace("read_mbs = 3500", "read_mbs = 100000");
+        let config = RunConfig {
+            memory: Some(6 << 20),
+            knobs: vec![(Knob::ReadAheadKb, 0)],
+            ..RunConfig::new(MachineSpec::from_toml("disk.toml", &text).unwrap())
+        };
+        let program = builtin::from_name("zipf-file", 8 << 20).unwrap();
+        let outcome = run(&config, &program).unwrap();
+        (outcome.metric("context_switches").unwrap(), outcome.stat(Stat::Pgmajfault) as f64)
+    };
+    let (fast, majors) = switches("read_us = 1");
+    assert!(fast < majors / 4.0, "{fast} switches, {majors} major faults");
+    let (slow, majors) = switches("read_us = 67");
+    assert!(slow > majors, "{slow} switches, {majors} major faults");
 }
