@@ -9,8 +9,8 @@
 //! the heads of a disk are there already.
 //!
 //! The requests of a real device vary in time. Each request's latency is drawn uniformly from `jitter_pct` percent
-//! below to `jitter_pct` percent above the stated one. With another seed the same data arrives at other times: this is
-//! the only difference between runs of a program that makes no random choices.
+//! below to `jitter_pct` percent above the stated one, and a few may be `late` besides. With another seed the same data
+//! arrives at other times: this is the only difference between runs of a program that makes no random choices.
 
 mod queue;
 
@@ -44,11 +44,24 @@ pub struct DeviceSpec {
     /// The largest deviation of a request's latency from the stated one, in percent.
     #[serde(default)]
     pub jitter_pct: f64,
+    /// Requests that take longer.
+    #[serde(default)]
+    pub late: Late,
     /// How often its requests fail.
     #[serde(default)]
     pub fails: Failures,
     /// Where the numbers come from.
     pub source: String,
+}
+
+/// Requests that take longer than others, by chance: a device's own work in between, or a host's.
+#[derive(Clone, Copy, PartialEq, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Late {
+    /// How many, in percent.
+    pub share_pct: f64,
+    /// How much longer, in microseconds.
+    pub us: f64,
 }
 
 /// What a device has done.
@@ -94,6 +107,8 @@ pub(crate) struct Device {
     /// The largest deviation of a latency, in 2^-32 of it, and the generator that draws deviations.
     jitter: u64,
     rng: Rng,
+    /// The share of late requests, in 2^-32, and how late they are.
+    late: (u64, u64),
     /// Requests that have started, by tag.
     tags: Vec<Option<Request>>,
     free: Vec<u32>,
@@ -125,6 +140,7 @@ impl Device {
             page,
             jitter: (spec.jitter_pct / 100.0 * (1u64 << 32) as f64) as u64,
             rng: Rng::new(seed),
+            late: ((spec.late.share_pct / 100.0 * (1u64 << 32) as f64) as u64, picos(spec.late.us)),
             tags: Vec::new(),
             free: (0..spec.queue_depth).rev().collect(),
             waiting: VecDeque::new(),
@@ -210,7 +226,7 @@ impl Device {
         self.head = request.end();
         let transfer = self.page[write] * request.pages as u64;
         self.bus = self.bus.max(start) + transfer;
-        let done = (start + self.jittered(stated) + transfer).max(self.bus);
+        let done = (start + self.jittered(stated) + self.delay() + transfer).max(self.bus);
         self.counts.busy += done - start.max(self.busy_until).min(done);
         self.busy_until = self.busy_until.max(done);
         if self.tags.len() <= tag as usize {
@@ -219,6 +235,12 @@ impl Device {
         let before = self.tags[tag as usize].replace(request);
         assert!(before.is_none(), "tag {tag} of a device must serve one request at a time");
         Started { tag, done }
+    }
+
+    /// How late the next request is.
+    fn delay(&mut self) -> u64 {
+        let (share, long) = self.late;
+        if share > 0 && self.rng.below(1 << 32) < share { long } else { 0 }
     }
 
     /// The stated latency plus a random deviation.

@@ -15,6 +15,7 @@ fn spec(queue_depth: u32) -> DeviceSpec {
         write_mbs: 2048.0,
         queue_depth,
         jitter_pct: 0.0,
+        late: Late::default(),
         fails: Failures::default(),
         source: "test".into(),
     }
@@ -109,4 +110,23 @@ fn latencies_stay_within_the_jitter_and_use_all_of_it() {
         .collect();
     let (least, most) = (times.iter().min().unwrap() / 1_000_000, times.iter().max().unwrap() / 1_000_000);
     assert_eq!((least, most), (90, 109));
+}
+
+#[test]
+fn a_share_of_the_requests_is_late() {
+    let late = Late { share_pct: 25.0, us: 900.0 };
+    let mut device = Device::new(&DeviceSpec { late, ..spec(1) }, 7);
+    let mut now = 0;
+    let mut delayed = 0;
+    for i in 0..1000 {
+        let started = device.submit(now, request(now, false, 10 * i, 1)).unwrap();
+        device.end(started.done, started.tag);
+        match (started.done - now) / 1_000_000 {
+            100 => {}
+            1000 => delayed += 1,
+            other => panic!("a request took {other} us"),
+        }
+        now = started.done;
+    }
+    assert!((200..300).contains(&delayed), "{delayed} of 1000 were late");
 }

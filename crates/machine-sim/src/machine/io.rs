@@ -35,8 +35,8 @@ impl SimMachine {
         }
     }
 
-    /// The current task is about to wait, and hands its requests over. It works on before it leaves its CPU, and does not
-    /// leave it if what it waits for has come by then. `false`: it had no requests.
+    /// The current task is about to wait, and hands its requests over. It works on before it leaves its CPU, and does
+    /// not leave it if what it waits for has come by then. `false`: it had no requests.
     pub(super) fn hand_over(&self) -> bool {
         if self.this_cpu().plug.borrow().is_empty() {
             return false;

@@ -194,6 +194,8 @@ fn device(device: &DeviceSpec) -> Result<(), SpecError> {
     within(&key("read_mbs"), device.read_mbs, 0.1..=1e6)?;
     within(&key("write_mbs"), device.write_mbs, 0.1..=1e6)?;
     within(&key("jitter_pct"), device.jitter_pct, 0.0..=99.0)?;
+    within(&key("late.share_pct"), device.late.share_pct, 0.0..=100.0)?;
+    within(&key("late.us"), device.late.us, 0.0..=1e9)?;
     match device.queue_depth {
         1..=65536 => Ok(()),
         depth => fail(&key("queue_depth"), format!("is {depth}, not between 1 and 65536")),

@@ -104,6 +104,8 @@ fn every_number_has_a_range() {
         ("write_mbs = 2500", "write_mbs = nan", "write_mbs: is NaN"),
         ("queue_depth = 128", "queue_depth = 0", "queue_depth: is 0"),
         ("jitter_pct = 10", "jitter_pct = 100", "jitter_pct: is 100"),
+        ("jitter_pct = 10", "late = { share_pct = 101, us = 1 }", "late.share_pct: is 101"),
+        ("jitter_pct = 10", "late = { share_pct = 1, us = -1 }", "late.us: is -1"),
         ("swap_size = \"512M\"", "swap_size = \"16T\"", "storage.swap_size: is"),
         ("swap_size = \"512M\"", "swap_size = 18446744073709551615", "storage.swap_size: is more than"),
         (

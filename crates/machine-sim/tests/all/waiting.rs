@@ -187,8 +187,8 @@ fn fork_holds_one_table_after_the_other() {
     assert!((4..12).contains(&more), "{one} {two}");
 }
 
-/// A task works on for a while after it has handed a request over, and does not leave its CPU if the device has answered
-/// by then. So CPUs on which it is not lazy are asked for flushes, and nothing else runs there.
+/// A task works on for a while after it has handed a request over, and does not leave its CPU if the device has
+/// answered by then. So CPUs on which it is not lazy are asked for flushes, and nothing else runs there.
 #[test]
 fn a_task_that_a_fast_device_answers_does_not_leave_its_cpu() {
     let switches = |read_us: &str| {
