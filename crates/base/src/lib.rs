@@ -15,6 +15,7 @@ compile_error!("features one-thread, loom and shuttle exclude each other");
 
 pub mod arena;
 pub mod cpus;
+pub mod demand;
 pub mod linear;
 pub mod lock;
 pub mod primitive;

@@ -7,9 +7,9 @@ use std::process::Command;
 
 /// For each kernel the least shares of judged counts within 10 per cent: of all, and of those that count no flushes.
 /// They are raised when a change has made more of them near. At 1319d804, when the host delays some of the twin's
-/// requests, with 6.1 27 of 44 are (one fewer than before), and of those that count no flushes 25 of 36; with 6.12 455 of
-/// 545, and 417 of 472; with 6.12-amd64, which has zswap, 83 of 108 (five fewer), and 80 of 98; with 7.3 98 of 136, and
-/// 87 of 115.
+/// requests, with 6.1 27 of 44 are (one fewer than before), and of those that count no flushes 25 of 36; with 6.12 455
+/// of 545, and 417 of 472; with 6.12-amd64, which has zswap, 83 of 108 (five fewer), and 80 of 98; with 7.3 98 of 136,
+/// and 87 of 115.
 const NEAR: [(&str, [f64; 2]); 4] =
     [("6.1", [0.61, 0.69]), ("6.12", [0.83, 0.88]), ("6.12-amd64", [0.76, 0.81]), ("7.3", [0.72, 0.75])];
 

@@ -18,6 +18,7 @@ use crate::units::*;
 use crate::zram::Zram;
 use crate::zsmalloc::ZsMemory;
 use crate::zswap::{Zswap, ZswapMemory};
+use base::demand;
 use std_alloc::boxed::Box;
 use std_alloc::format;
 use std_alloc::string::String;
@@ -371,8 +372,8 @@ impl<M: Machine> Memory<M> {
     fn copied(&self, waiting: Waiting, to: Pfn, batch: &UnmapBatch) -> Landing {
         let from = waiting.head();
         let frame = &self.frames[from];
-        assert!(
-            frame.has(FrameFlags::LOCKED) && frame.mapcount() == 0,
+        demand!(
+            frame.has(FrameFlags::LOCKED) && frame.mapcount() == 0, [from];
             "{from} must be locked and unmapped to be replaced by a copy"
         );
         let concern = Concern::Frames { first: from, count: frame.pages() };

@@ -242,8 +242,9 @@ impl<M: Machine> Mm<M> {
         // Before the fault and not after it: reclaim could take what the fault maps before the access is retried,
         // again and again.
         self.stay_below_high(group, spared);
-        let served =
-            self.with_room(Some(space), group, |gfp| found.fault(&self.core, space, page, access, gfp))?;
+        let core = &self.core;
+        let serve = move |gfp| found.fault(core, space, page, access, gfp);
+        let served = self.with_room(Some(space), group, serve)?;
         if served.done == FaultDone::Major {
             mmu.count(Stat::Pgmajfault, 1);
             self.core.lru.groups.count(group, GroupStat::Pgmajfault, 1);
@@ -254,7 +255,7 @@ impl<M: Machine> Mm<M> {
             // While the task waited, the page may have been written, and forbid the store again. With a folio as large
             // as the dirty limit this happens each time. So the fault makes the folio dirty once more, and this time
             // nothing waits before the store.
-            self.with_room(Some(space), group, |gfp| found.fault(&self.core, space, page, access, gfp))?;
+            self.with_room(Some(space), group, serve)?;
         }
         Ok(served.done)
     }

@@ -435,7 +435,7 @@ impl EmptiedPages {
     /// Add a page whose entry has just been emptied.
     #[inline]
     pub fn push(&mut self, (space, table): (SpaceId, Pfn), page: Pfn, [writable, dirty]: [bool; 2]) {
-        assert!(!self.noted, "{page} must be added before a batch takes the pages");
+        base::demand!(!self.noted, [page]; "{page} must be added before a batch takes the pages");
         debug_assert!(
             self.pages.is_empty() || (self.space, self.table) == (space, table),
             "{page} must be mapped by the table of the pages before it"

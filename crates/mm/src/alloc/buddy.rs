@@ -94,7 +94,7 @@ impl OrderLists {
 
     fn remove(&mut self, frames: &FrameTable, pfn: Pfn, order: Order, mobility: Mobility) {
         let list = &mut self.lists[order.0 as usize][mobility as usize];
-        list.remove(frames, pfn);
+        list.remove(frames, &frames[pfn]);
         if list.is_empty() {
             self.occupied[mobility as usize] &= !(1 << order.0);
         }

@@ -116,7 +116,7 @@ impl HeldBlocks {
     fn unlink(&mut self, frames: &FrameTable, pfn: Pfn, order: Order) -> Generation {
         let frame = &frames[pfn];
         let generation = Generation(frame.as_free().owed);
-        self.lists[order.0 as usize].remove(frames, pfn);
+        self.lists[order.0 as usize].remove(frames, frame);
         frame.wipe(FrameFlags::empty());
         generation
     }

@@ -57,6 +57,7 @@ use crate::primitive::AtomicU64;
 use crate::stat::Stat;
 use crate::tlb::Generation;
 use crate::units::*;
+use base::demand;
 use buddy::{Debts, LockedZone, Mixing};
 use kswapd::NodeRequests;
 use owing::Clean;
@@ -478,7 +479,7 @@ fn hand_out<M: Machine>(
 ) -> Fresh {
     let (pfn, order) = (block.pfn(), request.order);
     let frame = &mmu.frames[pfn];
-    assert_eq!(frame.debt(), 0, "{pfn} must owe no flush when it is handed out");
+    demand!(frame.debt() == 0, [pfn]; "{pfn} must owe no flush when it is handed out");
     frame.assign(if order == Order::ZERO { FrameFlags::empty() } else { FrameFlags::HEAD });
     frame.unfreeze(1);
     let stat = match zone.kind() {
@@ -494,7 +495,8 @@ fn hand_out<M: Machine>(
 
 #[inline]
 fn check_unused(frame: &Frame, pfn: Pfn) {
-    if frame.refs() != 0 || frame.mapcount() != 0 || frame.has_any(IN_USE) {
+    // One branch for all three.
+    if frame.refs() | frame.mapcount() | (frame.flags() & IN_USE).bits() != 0 {
         refuse(frame, pfn);
     }
 }

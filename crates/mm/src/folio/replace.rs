@@ -8,6 +8,7 @@ use crate::frame::{FolioPages, FrameFlags, Owner};
 use crate::machine::Machine;
 use crate::mm_core::MmCore;
 use crate::units::*;
+use base::demand;
 
 /// Flags that describe a folio's content and move with it.
 const OF_CONTENT: FrameFlags = FrameFlags::UPTODATE
@@ -25,11 +26,11 @@ impl<M: Machine> MmCore<M> {
     pub(crate) fn replace_folio(&self, from: Pfn, to: Pfn) -> bool {
         let platform = self;
         let (frame, new) = (&self.frames[from], &self.frames[to]);
-        assert!(
-            frame.has(FrameFlags::LOCKED) && new.has(FrameFlags::LOCKED),
+        demand!(
+            frame.has(FrameFlags::LOCKED) && new.has(FrameFlags::LOCKED), [from, to];
             "both folios must be locked to replace {from} by {to}"
         );
-        assert_eq!(frame.order(), new.order(), "a folio must be replaced by one of the same size");
+        assert!(frame.order() == new.order(), "a folio must be replaced by one of the same size");
         let take = |refs| {
             if frame.mapcount() > 0 || !frame.freeze(refs) {
                 return false;

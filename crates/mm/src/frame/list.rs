@@ -128,12 +128,13 @@ impl List {
         self.len += 1;
     }
 
-    /// Remove an entry that is on this list.
+    /// Remove an entry that is on this list, by its record.
     #[inline]
-    pub fn remove(&mut self, frames: &FrameTable, pfn: Pfn) {
-        let (prev, next) = (frames[pfn].prev(), frames[pfn].next());
-        debug_assert!(prev.is_some() || self.head == pfn, "{pfn} is on no list, or on another");
-        debug_assert!(next.is_some() || self.tail == pfn, "{pfn} is on no list, or on another");
+    pub fn remove(&mut self, frames: &FrameTable, record: &Frame) {
+        let (prev, next) = (record.prev(), record.next());
+        let is_at = |pfn: Pfn| frames.get(pfn).is_some_and(|end| core::ptr::eq(end, record));
+        debug_assert!(prev.is_some() || is_at(self.head), "an entry is on no list, or on another");
+        debug_assert!(next.is_some() || is_at(self.tail), "an entry is on no list, or on another");
         debug_assert!(self.len > 0);
         if prev.is_some() {
             frames[prev].next.store(next.0, Relaxed);
@@ -151,7 +152,7 @@ impl List {
     #[inline]
     pub(crate) fn pop_head(&mut self, frames: &FrameTable) -> Option<Pfn> {
         let pfn = self.head()?;
-        self.remove(frames, pfn);
+        self.remove(frames, &frames[pfn]);
         Some(pfn)
     }
 
@@ -310,7 +311,7 @@ mod tests {
                     1 if !on => { list.push_tail(&frames, pfn); model.push_back(pfn) }
                     2 => prop_assert_eq!(list.pop_head(&frames), model.pop_front()),
                     3 => prop_assert_eq!(list.pop_tail(&frames), model.pop_back()),
-                    4 if on => { list.remove(&frames, pfn); model.retain(|&p| p != pfn) }
+                    4 if on => { list.remove(&frames, &frames[pfn]); model.retain(|&p| p != pfn) }
                     5 => {
                         let mut other = List::new();
                         while let Some(p) = list.pop_head(&frames) { other.push_tail(&frames, p) }

@@ -18,6 +18,7 @@
 use super::{Frame, FrameFlags, FrameTable};
 use crate::primitive::Ordering::*;
 use crate::units::*;
+use base::demand;
 
 /// Flag in the count of mapped pages: a 2 MiB entry maps them all. It is far above the number of pages of any folio,
 /// so the count stays intact when two CPUs add it at the same time.
@@ -109,7 +110,7 @@ impl FrameTable {
         head.mapcount_sub(pages.count);
         let gone = self.count_pages(pages, |page| {
             let old = page.page_mapcount.fetch_sub(1, Relaxed);
-            assert!(old > 0, "a page of {} is unmapped that is not mapped", pages.head);
+            demand!(old > 0, [head = pages.head]; "a page of {head} is unmapped that is not mapped");
             old == 1
         });
         if gone == 0 {
@@ -152,7 +153,7 @@ impl FrameTable {
         let (record, entire) = (&self[head], &self[head.add(1)].mapcount);
         record.mapcount_sub(1);
         let old = entire.fetch_sub(1, Relaxed);
-        assert!(old > 0, "{head} is unmapped entirely and was not mapped so");
+        demand!(old > 0, [head]; "{head} is unmapped entirely and was not mapped so");
         if old > 1 {
             return Remapped::default();
         }

@@ -277,7 +277,11 @@ impl Frame {
     /// another group since.
     #[inline]
     pub(crate) fn mobility(&self) -> Mobility {
-        Mobility::ALL[(self.shape.load(Relaxed) >> 24).min(Mobility::Reclaimable as u32) as usize]
+        match self.shape.load(Relaxed) >> 24 {
+            0 => Mobility::Unmovable,
+            1 => Mobility::Movable,
+            _ => Mobility::Reclaimable,
+        }
     }
 
     /// Order, zone and node in one word: folios with the same word are counted and freed alike.
@@ -498,12 +502,20 @@ impl FrameTable {
     }
 }
 
+// Not a method, and without the length: it takes no register from the code that has a frame.
+#[cold]
+#[inline(never)]
+fn no_frame(pfn: Pfn) -> ! {
+    panic!("there is no frame {pfn}");
+}
+
 impl core::ops::Index<Pfn> for FrameTable {
     type Output = Frame;
 
     #[inline]
     fn index(&self, pfn: Pfn) -> &Frame {
-        &self.frames[pfn.index()]
+        let Some(frame) = self.frames.get(pfn.index()) else { no_frame(pfn) };
+        frame
     }
 }
 

@@ -4,7 +4,7 @@
 //! |---|---|---|---|
 //! | head of a free block ([`FrameFlags::BUDDY`], [`FrameFlags::HELD`]) | its order and what it owes | [`Frame::as_free`] | [`Frame::set_free`] |
 //! | page of a larger folio ([`FrameFlags::TAIL`]) | its folio's head | [`Frame::as_tail`] | [`Frame::set_tail`] |
-//! | page table ([`FrameFlags::TABLE`]) | entries in use | [`Frame::as_table`] | [`Frame::set_table`] |
+//! | page table ([`FrameFlags::TABLE`]) | entries in use | [`Frame::as_table`] | [`Frame::set_table`], [`Frame::change_table`] |
 //! | folio in the swap cache ([`FrameFlags::SWAPCACHE`]) | its first slot | [`Frame::swap_slot`] | [`Frame::set_swap_slot`] |
 //!
 //! In other states it is 0. Readers check the state. The words of a free block and of a swap slot are set before the
@@ -13,6 +13,7 @@
 use super::{Frame, FrameFlags};
 use crate::primitive::Ordering::*;
 use crate::units::*;
+use base::demand;
 
 /// A free block, as recorded in its head.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -74,8 +75,16 @@ impl Frame {
     /// Set the number of entries in use in a page table.
     #[inline]
     pub(crate) fn set_table(&self, entries: u64) {
-        assert!(self.has(FrameFlags::TABLE) && entries <= TABLE_ENTRIES as u64, "{entries} entries in use");
+        let fits = entries <= TABLE_ENTRIES as u64;
+        demand!(self.has(FrameFlags::TABLE) && fits, [entries]; "{entries} entries in use");
         self.private.store(entries, Release);
+    }
+
+    /// More or fewer entries of a page table are in use.
+    #[inline]
+    pub(crate) fn change_table(&self, by: i64) {
+        // Fewer than none wraps around to too many.
+        self.set_table(self.private.load(Relaxed).wrapping_add_signed(by));
     }
 
     /// A page table begins, with no entries and unlocked.

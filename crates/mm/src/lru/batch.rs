@@ -139,8 +139,9 @@ impl Lru {
     /// several pages.
     pub fn remove<M: Machine>(&self, platform: &Platform<M>, folios: &[Pfn]) -> bool {
         let mut any_large = false;
-        let mut rest = folios.iter().copied().peekable();
-        while let Some(first) = rest.peek().map(|&pfn| &platform.frames[pfn]) {
+        let mut rest = folios;
+        while let [first, ..] = *rest {
+            let first = &platform.frames[first];
             let listed = first.has(FrameFlags::LRU);
             let mut held = listed.then(|| self.lock_of(first));
             // Without references, LRU and what determines the list do not change; under the lock, nor does the group.
@@ -149,21 +150,21 @@ impl Lru {
                 (queue_of(first), first.order_zone_node(), first.group_and_queue());
             let proposed = queue as usize >= PROPOSED;
             let mut count = 0;
-            while let Some(&pfn) = rest.peek()
+            while let [pfn, ref behind @ ..] = *rest
                 && let frame = &platform.frames[pfn]
                 && frame.flags() & NAMES == names
                 && frame.order_zone_node() == order_zone_node
                 && frame.group_and_queue() == place
             {
                 if let Some(held) = &mut held {
-                    held.lists.lists[queue as usize].remove(&platform.frames, pfn);
+                    held.lists.lists[queue as usize].remove(&platform.frames, frame);
                     if proposed {
                         ProposedPolicy.leave((held.vec, &mut held.lists), self.folio(frame), Leave::Other);
                     }
                 }
                 self.forget_list(platform, frame);
                 count += 1;
-                rest.next();
+                rest = behind;
             }
             let pages = count * u64::from(first.pages());
             any_large |= first.order() != Order::ZERO;

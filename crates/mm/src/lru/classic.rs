@@ -9,8 +9,14 @@ use crate::platform::Platform;
 /// Active and inactive lists.
 pub(super) struct ClassicPolicy;
 
+/// The list follows from the flags.
+#[inline]
+pub(super) fn place(frame: &Frame, why: InsertReason) -> ListPosition {
+    let list = LruList::of(frame.flags());
+    ListPosition { queue: list as u8, end: why.end(), list }
+}
+
 impl Policy for ClassicPolicy {
-    /// The list follows from the flags.
     #[inline]
     fn place<M: Machine>(
         &self,
@@ -19,8 +25,7 @@ impl Policy for ClassicPolicy {
         folio: PolicyFolio<'_>,
         why: InsertReason,
     ) -> ListPosition {
-        let list = LruList::of(folio.frame.flags());
-        ListPosition { queue: list as u8, end: why.end(), list }
+        place(folio.frame, why)
     }
 
     #[inline]

@@ -61,7 +61,7 @@ impl Lru {
         }
         let mut queue = self.deferred[frame.node().index()].lock();
         if frame.test_and_clear(FrameFlags::PARTIALLY_MAPPED) {
-            queue.remove(&platform.frames, head.add(1));
+            queue.remove(&platform.frames, &platform.frames[head.add(1)]);
             platform.sizes.drop_from(SizeStat::NrAnonPartiallyMapped, frame.order(), 1);
         }
     }

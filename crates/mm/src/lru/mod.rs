@@ -52,6 +52,7 @@ use crate::policy::MakePolicy;
 use crate::primitive::{AtomicU64, Ordering::*};
 use crate::stat::Stat;
 use crate::units::*;
+use base::demand;
 use batch::{push, take};
 use classic::ClassicPolicy;
 use folio_batch::{BatchKind, FolioBatches};
@@ -234,19 +235,18 @@ impl Lru {
     ) {
         let mut rest = folios.into_iter();
         let why = InsertReason::New { faulted, task: platform.machine.task() };
-        let place = |pfn| (platform.frames[pfn].zone(), platform.frames[pfn].group());
-        let mut next = rest.next();
-        while let Some(mut pfn) = next {
-            let first = &platform.frames[pfn];
+        let with_record = |pfn| (pfn, &platform.frames[pfn]);
+        let place = |frame: &Frame| (frame.zone(), frame.group());
+        let mut next = rest.next().map(with_record);
+        while let Some((mut pfn, first)) = next {
+            let mut frame = first;
             let policy = self.policy_of(first);
             let completes = self.batches.completes(platform, BatchKind::Add, first);
             let mut held = self.lock_live(first, completes);
-            let here = place(pfn);
             // Pages of the last folios, which went to this list.
             let (mut list, mut pages, mut count) = (LruList::Unevictable, 0, 0);
             loop {
-                let frame = &platform.frames[pfn];
-                assert!(!frame.has(FrameFlags::LRU), "folio {pfn} must not be on a list yet");
+                demand!(!frame.has(FrameFlags::LRU), [pfn]; "folio {pfn} must not be on a list yet");
                 if policy != PolicyKind::Classic {
                     policy.admit(frame, faulted);
                 }
@@ -259,9 +259,9 @@ impl Lru {
                 list = to;
                 pages += i64::from(frame.pages());
                 count += 1;
-                next = rest.next();
+                next = rest.next().map(with_record);
                 match next {
-                    Some(other) if place(other) == here => pfn = other,
+                    Some(other) if place(other.1) == place(first) => (pfn, frame) = other,
                     _ => break,
                 }
             }
@@ -361,7 +361,7 @@ impl Lru {
     /// Put a folio on its list, for `moves` units of work.
     fn insert<M: Machine>(&self, platform: &Platform<M>, pfn: Pfn, why: InsertReason, moves: u64) {
         let frame = &platform.frames[pfn];
-        assert!(!frame.has(FrameFlags::LRU), "folio {pfn} must not be on a list yet");
+        demand!(!frame.has(FrameFlags::LRU), [pfn]; "folio {pfn} must not be on a list yet");
         let mut held = self.lock_live(frame, true);
         platform.charge(Work::LruMove, moves);
         self.link(platform, &mut held, pfn, why);
@@ -438,10 +438,10 @@ impl Lru {
         match PolicyKind::that_placed(frame, frame.flags()) {
             PolicyKind::Classic => {
                 let list = ClassicPolicy.leave((held.vec, &mut held.lists), self.folio(frame), why);
-                held.lists.lists[list as usize].remove(&platform.frames, pfn);
+                held.lists.lists[list as usize].remove(&platform.frames, frame);
                 self.account_one(platform, held, frame, list, -(frame.pages() as i64));
             }
-            policy => self.unlink_placed(platform, held, (pfn, frame), policy, why),
+            policy => self.unlink_placed(platform, held, frame, policy, why),
         }
     }
 
@@ -451,11 +451,11 @@ impl Lru {
         &self,
         platform: &Platform<M>,
         held: &mut LockedVec<'_>,
-        (pfn, frame): (Pfn, &Frame),
+        frame: &Frame,
         policy: PolicyKind,
         why: Leave,
     ) {
-        held.lists.lists[frame.queue() as usize].remove(&platform.frames, pfn);
+        held.lists.lists[frame.queue() as usize].remove(&platform.frames, frame);
         let list = policy.leave((held.vec, &mut held.lists), self.folio(frame), why);
         frame.set_queue(0);
         self.account_one(platform, held, frame, list, -(frame.pages() as i64));
@@ -499,7 +499,7 @@ impl Lru {
         why: InsertReason,
     ) -> ListPosition {
         match at.0.policy() {
-            PolicyKind::Classic => ClassicPolicy.place(platform, at, self.folio(frame), why),
+            PolicyKind::Classic => classic::place(frame, why),
             policy => self.place_by(policy, platform, at, (frame, why)),
         }
     }
@@ -616,6 +616,9 @@ pub(crate) fn evictable(frame: &Frame) -> bool {
 #[inline]
 fn settle_evictable<M: Machine>(platform: &Platform<M>, frame: &Frame) {
     let flags = frame.flags();
+    if !flags.intersects(FrameFlags::MLOCKED | FrameFlags::UNEVICTABLE) {
+        return;
+    }
     let (locked, listed) = (flags.contains(FrameFlags::MLOCKED), flags.contains(FrameFlags::UNEVICTABLE));
     if locked {
         if flags.contains(FrameFlags::ACTIVE) {

@@ -9,6 +9,7 @@ use crate::stat::{SizeStat, Stat};
 use crate::table::{Landing, UsedCopy, Waiting};
 use crate::tlb::UnmapBatch;
 use crate::units::*;
+use base::demand;
 use smallvec::SmallVec;
 
 /// Pages in a batch: one folio of 2 MiB, or as many smaller ones.
@@ -261,7 +262,7 @@ impl<M: Machine> Mover<'_, '_, M> {
                 _ => NotMoved::Failed,
             });
         };
-        assert_eq!(fresh.order(), order, "the target's frame for {head} must have its size");
+        demand!(fresh.order() == order, [head]; "the target's frame for {head} must have its size");
         let copied = if self.in_use { self.copy_in_use(head, fresh.pfn()) } else { None };
         let waiting = core.rmap.begin_move(core, head, batch);
         let dirty = waiting.is_dirty();

@@ -24,6 +24,7 @@ use crate::rmap::UnmapMode;
 use crate::stat::{SizeStat, Stat};
 use crate::tlb::UnmapBatch;
 use crate::units::*;
+use base::demand;
 use smallvec::SmallVec;
 
 /// Number of folios that are freed together.
@@ -215,10 +216,8 @@ impl<M: Machine> Reclaim<'_, M> {
         if !self.core.try_lock_folio(pfn) {
             return Err(ReclaimFate::KeepUnlocked);
         }
-        assert!(
-            !frame.has_any(FrameFlags::ACTIVE | FrameFlags::LRU),
-            "folio {pfn} must be isolated and inactive"
-        );
+        let isolated = !frame.has_any(FrameFlags::ACTIVE | FrameFlags::LRU);
+        demand!(isolated, [pfn]; "folio {pfn} must be isolated and inactive");
         let pages = frame.pages() as u64;
         pass.sc.nr_scanned += pages;
         if !evictable(frame) {

@@ -13,6 +13,7 @@ use crate::memory::Memory;
 use crate::table::{Bits, EntryRun, Landing, LockedTables, Migrating, TakenRun, Waiting, Writes};
 use crate::tlb::{HeldRefs, UnmapBatch};
 use crate::units::*;
+use base::demand;
 
 impl Rmap {
     /// Replace all entries of a folio by migration entries. The caller holds the folio lock and a reference. Each entry
@@ -26,7 +27,7 @@ impl Rmap {
     ) -> Waiting {
         let _scope = memory.scope(Scope::TryToMigrateOne);
         let frame = &memory.frames[head];
-        assert!(frame.has(FrameFlags::LOCKED), "folio {head} must be locked to be moved");
+        demand!(frame.has(FrameFlags::LOCKED), [head]; "folio {head} must be locked to be moved");
         let mut dirty = false;
         if frame.mapcount() > 0 {
             self.walk(memory, head, |tables, _, run| {

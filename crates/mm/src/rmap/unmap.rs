@@ -8,6 +8,7 @@ use crate::memory::Memory;
 use crate::table::{Absent, Bits, Entry, EntryRun, LockedTables, Resident, TableWindow, TakenRun};
 use crate::tlb::{EmptiedPages, HeldRefs, UnmapBatch, put_held_pages};
 use crate::units::*;
+use base::demand;
 
 /// What may be unmapped.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -35,7 +36,7 @@ impl Rmap {
     ) -> FolioRun<'a, N> {
         let mapped = run.filter(|_, pfn| {
             let frame = &memory.frames[pfn];
-            assert!(frame.has(FrameFlags::LOCKED), "folio {pfn} must be locked to be unmapped");
+            demand!(frame.has(FrameFlags::LOCKED), [pfn]; "folio {pfn} must be locked to be unmapped");
             frame.mapcount() > 0
         });
         if mapped.is_empty() { mapped } else { self.unmap_mapped(memory, mapped, mode, batch) }

@@ -7,7 +7,7 @@ use super::zap::{Zap, zap};
 use super::{Space, Spaces, Stop};
 use crate::api::{Advice, Error};
 use crate::cache::{drop_swap_entry, free_swap};
-use crate::frame::{FolioPages, FrameFlags};
+use crate::frame::{FolioPages, Frame, FrameFlags};
 use crate::machine::{Machine, WaitKey, Work};
 use crate::mm_core::MmCore;
 use crate::table::{Absent, Bits, EntryRun, LockedTables, Resident};
@@ -197,8 +197,8 @@ fn age_mapped<M: Machine>(core: &MmCore<M>, range: (Vpn, Vpn), aged: &mut Aged<'
 
 /// Whether a run maps pages of a large folio of anonymous memory.
 fn is_of_large_anon<M: Machine>(core: &MmCore<M>, run: &EntryRun) -> bool {
-    let folio = |run: &EntryRun| &core.frames[run.mapped(&core.frames).head];
-    run.entry.is_present() && folio(run).is_anon() && folio(run).order() > Order::ZERO
+    let is_large_anon = |folio: &Frame| folio.order() > Order::ZERO && folio.is_anon();
+    run.entry.is_present() && is_large_anon(&core.frames[run.mapped(&core.frames).head])
 }
 
 /// Visit the runs that map pages of a folio up to `end`.

@@ -41,15 +41,18 @@ impl VmaTree {
     /// The range that holds a page.
     #[inline]
     pub fn find(&mut self, page: Vpn) -> Option<VmaView> {
-        if let Some(recent) = &self.recent
-            && recent.start <= page
-            && page < recent.end()
-        {
-            return Some(*recent);
+        let is_recent =
+            self.recent.as_ref().is_some_and(|recent| recent.start <= page && page < recent.end());
+        if !is_recent {
+            self.recent = Some(self.view_of(page)?);
         }
-        let view = self.range_of(page)?.view;
-        self.recent = Some(view);
-        Some(view)
+        self.recent
+    }
+
+    /// A look-up that the last one says nothing about. Apart, so that [`VmaTree::find`] copies a range once.
+    #[inline(never)]
+    fn view_of(&self, page: Vpn) -> Option<VmaView> {
+        self.range_of(page).map(|vma| vma.view)
     }
 
     /// The range that holds a page, or else the first after it.
@@ -68,8 +71,8 @@ impl VmaTree {
     }
 
     fn starting_at_mut(&mut self, start: Vpn) -> &mut Vma {
-        let key = self.key_of(start).expect("a range must start at this page");
-        self.ranges.get_mut(&key).expect("the look-up has just found it")
+        let found = self.ranges.range_mut(start.0 + 1..).next().map(|(_, vma)| vma);
+        found.filter(|vma| vma.view.start == start).expect("a range must start at this page")
     }
 
     /// Change a range; its start stays.

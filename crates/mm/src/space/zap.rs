@@ -2,7 +2,7 @@
 
 use super::vma::VmaView;
 use crate::cache::{drop_swap_entry, drop_unmapped};
-use crate::frame::Owner;
+use crate::frame::{FolioPages, Frame, Owner};
 use crate::machine::{Machine, Scope, Work};
 use crate::mm_core::MmCore;
 use crate::rmap::Tally;
@@ -178,19 +178,32 @@ fn account_run<M: Machine>(
         return gather.emptied(core.host(), emptied.of_zeroes(core.zero));
     }
     let frame = &core.frames[pages.head];
-    let kind = Resident::of(frame);
-    if kind != Resident::Anon {
-        transfer_bits(core, emptied.entry(), pages.head, recency);
-    }
-    let anon = kind == Resident::Anon;
-    tables.counts().add(kind, -i64::from(pages.count));
-    if core.rmap.remove_tallied(core, (frame, anon), pages, tally) {
-        core.lru.defer_split(core, pages.head);
-    }
-    if anon {
-        drop_unmapped(core, frame, pages.head);
+    match Resident::of(frame) {
+        Resident::Anon => {
+            uncount_run(core, tables, (frame, Resident::Anon), pages, tally);
+            drop_unmapped(core, frame, pages.head);
+        }
+        kind => {
+            transfer_bits(core, emptied.entry(), pages.head, recency);
+            uncount_run(core, tables, (frame, kind), pages, tally);
+        }
     }
     gather.emptied(core.host(), emptied);
+}
+
+/// Take pages out of the counts of their space and of their folio, whose record is `frame`.
+#[inline(always)]
+fn uncount_run<M: Machine>(
+    core: &MmCore<M>,
+    tables: &mut LockedTables<'_, M>,
+    (frame, kind): (&Frame, Resident),
+    pages: FolioPages,
+    tally: &mut Tally,
+) {
+    tables.counts().add(kind, -i64::from(pages.count));
+    if core.rmap.remove_tallied(core, (frame, kind == Resident::Anon), pages, tally) {
+        core.lru.defer_split(core, pages.head);
+    }
 }
 
 /// Pass what hardware set in an entry on to its file's folio.

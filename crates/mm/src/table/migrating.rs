@@ -16,7 +16,7 @@ use crate::machine::Machine;
 use crate::primitive::Ordering::*;
 use crate::tlb::{Emptied, Generation, UnmapBatch};
 use crate::units::*;
-use base::linear;
+use base::{demand, linear};
 
 /// Entries that wait for a folio to be moved.
 #[must_use = "entries wait for the folio: end its move with `Rmap::end_move`"]
@@ -57,10 +57,9 @@ impl Waiting {
     /// The content is in the folio at `to`. `batch` has paid for the entries.
     pub fn copied(self, to: Pfn, batch: &UnmapBatch) -> Landing {
         let paid = self.owed <= batch.paid_up_to() && !batch.owes_for_stores();
-        assert!(
-            paid,
-            "the batch that took the entries of {} must be settled before a copy replaces it",
-            self.head
+        demand!(
+            paid, [head = self.head];
+            "the batch that took the entries of {head} must be settled before a copy replaces it"
         );
         let from = self.head;
         self.spend();
@@ -150,7 +149,7 @@ impl Landing {
 impl<M: Machine> LockedTables<'_, M> {
     /// Empty a run of present entries whose pages are about to be moved; each place keeps its entry's state.
     pub(crate) fn begin_move(&mut self, run: &EntryRun) -> Emptied {
-        assert!(run.entry.is_present(), "{run:?} maps nothing");
+        demand!(run.entry.is_present(), [run = *run]; "{run:?} maps nothing");
         let mut first = run.entry;
         let mut marks = Bits::empty();
         for (i, cell) in self.cells(run.slot, run.count).iter().enumerate() {
@@ -192,7 +191,7 @@ impl<M: Machine> LockedTables<'_, M> {
 
     /// Map pages again by a run of read-only migration entries, where the pages are now.
     pub(crate) fn land(&mut self, run: &EntryRun, landing: &Landing) -> FolioPages {
-        assert!(!run.entry.has(Bits::WRITE), "{run:?} is writable: settle the lock");
+        demand!(!run.entry.has(Bits::WRITE), [run = *run]; "{run:?} is writable: settle the lock");
         self.put_landed(run, landing, Bits::empty())
     }
 
@@ -205,7 +204,7 @@ impl<M: Machine> LockedTables<'_, M> {
         let entry = Entry::new(pages.first, bits);
         for (i, cell) in (0..).zip(self.cells(run.slot, run.count)) {
             let old = Entry::from_raw(cell.swap(entry.ahead(i).raw(), AcqRel));
-            assert!(old.as_migrating().is_some(), "{old:?} is not a migration entry");
+            demand!(old.as_migrating().is_some(), [old]; "{old:?} is not a migration entry");
         }
         pages
     }
@@ -225,10 +224,10 @@ impl<M: Machine> LockedTables<'_, M> {
 impl<M: Machine> Settled<'_, M> {
     /// As [`LockedTables::land`], for writable entries.
     pub(crate) fn land_writable(&mut self, run: &EntryRun, landing: &Landing, writes: Writes) -> FolioPages {
-        assert!(run.entry.has(Bits::WRITE), "{run:?} is read-only");
+        demand!(run.entry.has(Bits::WRITE), [run = *run]; "{run:?} is read-only");
         let pages = landed(run, landing);
         let allowed = self.admit(run.slot.table, pages, writes);
-        assert!(allowed, "{} must be writable to its caller", run.page);
+        demand!(allowed, [page = run.page]; "{page} must be writable to its caller");
         self.means_something_else(run.page, pages.count);
         self.put_landed(run, landing, Bits::WRITE)
     }

@@ -25,6 +25,7 @@ pub mod entry;
 mod held;
 mod large;
 mod migrating;
+mod reserve;
 mod run;
 mod settled;
 mod shown;
@@ -55,6 +56,7 @@ use crate::primitive::{AtomicU16, AtomicU32, AtomicU64, Ordering::*};
 use crate::stat::Stat;
 use crate::tlb::{Gather, Tightened};
 use crate::units::*;
+use base::demand;
 use core::cell::Cell;
 use held::{TableHold, TableLocks};
 use std_alloc::vec::Vec;
@@ -221,18 +223,11 @@ impl Vacated {
     /// Assert that no CPU may cache an old translation of these pages.
     #[inline(always)]
     fn check(&self, page: Vpn, pages: u32) {
-        if page < self.end && page.0 + pages as u64 > self.start.0 {
-            not_flushed(page);
-        }
+        demand!(
+            page >= self.end || page.0 + pages as u64 <= self.start.0, [page];
+            "{page} was emptied in this hold of the lock: `flush` what that gave before another page takes its place"
+        );
     }
-}
-
-#[cold]
-#[inline(never)]
-fn not_flushed(page: Vpn) -> ! {
-    panic!(
-        "{page} was emptied in this hold of the lock: `flush` what that gave before another page takes its place"
-    );
 }
 
 /// The entries of a tree whose debts are paid.
@@ -356,12 +351,6 @@ fn new_table<M: Machine>(mmu: &Mmu<M>, alloc: &Allocator, means: Means) -> Resul
     Ok(table)
 }
 
-#[cold]
-#[inline(never)]
-fn not_of_one_folio(pages: FolioPages) -> ! {
-    panic!("{pages:?} are not pages of one folio");
-}
-
 impl<'a, M: Machine> LockedTables<'a, M> {
     #[inline]
     fn new(mmu: &'a Mmu<M>, space: SpaceId, tree: &'a Tree, gate: GateGuard<'a>) -> Self {
@@ -423,7 +412,7 @@ impl<'a, M: Machine> LockedTables<'a, M> {
     /// Assert that no other task holds a table of this tree.
     #[inline]
     fn assert_alone(&self, what: &str) {
-        assert!(self.held.is_alone(), "{what} of {} needs all of its tables", self.space);
+        demand!(self.held.is_alone(), [what, space = self.space]; "{what} of {space} needs all of its tables");
     }
 
     /// A table leaves the tree.
@@ -451,7 +440,7 @@ impl<'a, M: Machine> LockedTables<'a, M> {
     /// The cells of `count` entries of one table.
     #[inline]
     fn cells(&self, slot: Slot, count: u32) -> &'a [AtomicU64] {
-        assert_eq!(slot.hold, self.hold.get(), "{slot:?} was found before its table was unlocked");
+        demand!(slot.hold == self.hold.get(), [slot]; "{slot:?} was found before its table was unlocked");
         let (mmu, first) = (self.mmu, slot.index as usize);
         &mmu.machine.table(slot.table)[first..first + count as usize]
     }
@@ -460,8 +449,7 @@ impl<'a, M: Machine> LockedTables<'a, M> {
     #[inline]
     fn count_entries(&mut self, table: Pfn, by: i64) {
         if by != 0 {
-            let frame = &self.mmu.frames[table];
-            frame.set_table(frame.as_table().checked_add_signed(by).expect("a table counts its entries"));
+            self.mmu.frames[table].change_table(by);
         }
     }
 
@@ -470,9 +458,7 @@ impl<'a, M: Machine> LockedTables<'a, M> {
     fn head_of(&self, pages: FolioPages) -> &'a Frame {
         let frames = &self.mmu.frames;
         let head = &frames[pages.head];
-        if !pages.are_of(frames, head) {
-            not_of_one_folio(pages);
-        }
+        demand!(pages.are_of(frames, head), [pages]; "{pages:?} are not pages of one folio");
         head
     }
 
@@ -523,7 +509,7 @@ impl<'a, M: Machine> LockedTables<'a, M> {
     #[inline]
     pub(crate) fn set_absent(&mut self, slot: Slot, new: Absent) {
         let old = self.replace(slot, new.into());
-        assert!(!old.is_present(), "{old:?} maps a page: empty its run");
+        demand!(!old.is_present(), [old]; "{old:?} maps a page: empty its run");
     }
 
     /// Map pages of a folio that show what every stale translation of their addresses shows, because they have not
@@ -612,77 +598,6 @@ impl<'a, M: Machine> LockedTables<'a, M> {
     #[cfg(test)]
     pub(crate) fn place(&mut self, slot: Slot, pfn: Pfn, bits: Bits) {
         self.replace(slot, Entry::new(pfn, bits));
-    }
-
-    /// Find or create the entry of `page`, allocating missing tables; or find the large entry that maps it.
-    #[inline]
-    pub fn reserve(&mut self, alloc: &Allocator, page: Vpn, means: Means) -> Result<Slot, NeedsReclaim> {
-        if let Some(table) = self.tree.recent.get(page) {
-            self.mmu.charge(Work::TableLevel, LEVELS as u64);
-            self.enter(table);
-            return Ok(self.slot(table, page, 0));
-        }
-        self.reserve_from_root(alloc, page, means)
-    }
-
-    #[inline(never)]
-    fn reserve_from_root(
-        &mut self,
-        alloc: &Allocator,
-        page: Vpn,
-        means: Means,
-    ) -> Result<Slot, NeedsReclaim> {
-        let mut table = self.root();
-        for level in (1..LEVELS).rev() {
-            let entry = self.read_above(table, page, level);
-            if entry.has(Bits::LARGE) {
-                return Ok(self.slot(table, page, level));
-            }
-            if entry.is_present() {
-                table = entry.pfn();
-                continue;
-            }
-            if !self.held.is_alone() {
-                // Another task may be about to do the same.
-                self.become_alone();
-                return self.reserve_from_root(alloc, page, means);
-            }
-            table = self.add_table(alloc, self.slot(table, page, level), means)?;
-        }
-        self.mmu.charge(Work::TableLevel, LEVELS as u64);
-        self.tree.recent.set(page, table);
-        self.enter(table);
-        Ok(self.slot(table, page, 0))
-    }
-
-    /// The entry of a page in a table above the lowest level. If it maps 2 MiB, that table is locked.
-    #[inline]
-    fn read_above(&self, table: Pfn, page: Vpn, level: u32) -> Entry {
-        let entry = self.at(table, walk::index(page, level));
-        if !entry.has(Bits::LARGE) {
-            return entry;
-        }
-        self.enter(table);
-        // It may be gone, but not for a table.
-        self.at(table, walk::index(page, level))
-    }
-}
-
-impl<M: Machine> LockedTables<'_, M> {
-    /// Link a new table into an empty place. It takes over the debts for entries of the table above, each of which
-    /// mapped as much as the new table does.
-    fn add_table(&mut self, alloc: &Allocator, slot: Slot, means: Means) -> Result<Pfn, NeedsReclaim> {
-        let new = new_table(self.mmu, alloc, means)?;
-        self.link_table(slot, new);
-        Ok(new)
-    }
-
-    fn link_table(&mut self, slot: Slot, table: Pfn) {
-        self.assert_alone("linking a table");
-        self.enter(slot.table);
-        self.mmu.frames[table].set_debt(self.mmu.frames[slot.table].debt());
-        self.replace(slot, Entry::table(table));
-        self.tree.counts.tables.fetch_add(1, Relaxed);
     }
 }
 

@@ -17,6 +17,7 @@ use crate::machine::Machine;
 use crate::primitive::{AtomicU64, Ordering::*};
 use crate::tlb::{Cleared, Emptied, Refs, Tightened, UnmapBatch};
 use crate::units::*;
+use base::demand;
 
 /// Bits in which the entries of a run may differ.
 pub(super) const MARKS: Bits = Bits::YOUNG.union(Bits::AGED).union(Bits::DIRTY);
@@ -210,7 +211,7 @@ impl<'a, M: Machine> LockedTables<'a, M> {
     /// Empty a run of present entries; `rest` gives what each entry becomes, by its index in the run.
     #[inline]
     pub fn empty_run(&mut self, run: &EntryRun, mut rest: impl FnMut(u32) -> Absent) -> Emptied {
-        assert!(run.entry.is_present(), "{run:?} must map pages");
+        demand!(run.entry.is_present(), [run = *run]; "{run:?} must map pages");
         let mut gone = 0;
         let entry = exchange(self.cells(run.slot, run.count), |i| {
             let new = Entry::from(rest(i));
@@ -227,8 +228,8 @@ impl<'a, M: Machine> LockedTables<'a, M> {
     pub(crate) fn restore(&mut self, run: &EntryRun, emptied: Emptied) {
         let (what, place) = (emptied.what(), (emptied.table(), emptied.hold()));
         let same = (what.space, what.page, u64::from(what.pages)) == (self.space, run.page, run.pages());
-        assert!(
-            same && place == (run.slot.table, run.slot.hold),
+        demand!(
+            same && place == (run.slot.table, run.slot.hold), [run = *run];
             "{run:?} gets back what was emptied elsewhere"
         );
         self.put_run(run.slot, emptied.entry(), run.count);
@@ -240,9 +241,8 @@ impl<'a, M: Machine> LockedTables<'a, M> {
     #[inline]
     #[expect(clippy::disallowed_methods, reason = "the entries were emptied in this hold of the lock")]
     pub(crate) fn leave_to(&mut self, batch: &mut UnmapBatch, emptied: Emptied) -> Refs {
-        assert_eq!(
-            emptied.hold(),
-            self.hold.get(),
+        assert!(
+            emptied.hold() == self.hold.get(),
             "entries must be given to a batch in the hold that emptied them"
         );
         batch.take(self.mmu.host(), &self.mmu.tlb, emptied)

@@ -9,7 +9,7 @@ use crate::mmu::Mmu;
 use crate::primitive::Ordering::*;
 use crate::tlb::{FileSettled, Range, stale};
 use crate::units::*;
-use base::linear;
+use base::{demand, linear};
 use core::ops::{Deref, DerefMut};
 
 /// Whether an entry may be writable, and why that is safe.
@@ -39,8 +39,10 @@ impl PageSettled {
     /// If it is not a locked folio of a file: another task could unmap it after the payment.
     pub fn new<M: Machine>(mmu: &Mmu<M>, folio: Pfn) -> PageSettled {
         let frame = &mmu.frames[folio];
-        assert!(frame.has(FrameFlags::LOCKED), "{folio} must be locked before its file is paid for");
-        let Owner::File(file) = frame.owner() else { panic!("{folio} must be a file's") };
+        demand!(frame.has(FrameFlags::LOCKED), [folio]; "{folio} must be locked before its file is paid for");
+        let Owner::File(file) = frame.owner() else {
+            base::demand::fail(move || panic!("{folio} must be a file's"))
+        };
         PageSettled { folio, file: mmu.tlb.settle_file(mmu.host(), file) }
     }
 }
@@ -121,7 +123,7 @@ impl<'a, M: Machine> Settled<'a, M> {
             first = Vpn(page.0 & !(TABLE_ENTRIES as u64 - 1));
         }
         let allowed = self.admit(slot.table, mapped, writes);
-        assert!(allowed, "{page} must be writable to its caller");
+        demand!(allowed, [page]; "{page} must be writable to its caller");
         self.means_something_else(first, mapped.count);
         self.set_bits(slot, 1, Bits::WRITE | Bits::DIRTY | Bits::YOUNG);
     }
@@ -158,21 +160,21 @@ impl<'a, M: Machine> Settled<'a, M> {
         // A `LockedTables` can be swapped for another, but what was paid stays with the lock under which it was paid.
         let paid = self.settled.get();
         let settled = paid == Paid::All || paid == Paid::Table(table);
-        assert!(settled, "the table of {} must be settled in this hold of the lock", self.space);
+        demand!(settled, [space = self.space]; "the table of {space} must be settled in this hold of the lock");
         let head = self.head_of(pages);
         match (writes, head.owner()) {
             (Writes::No, _) => false,
             (Writes::Private, owner) => {
-                assert!(!matches!(owner, Owner::File(_)), "{} of {owner:?} must be private", pages.first);
+                let private = !matches!(owner, Owner::File(_));
+                demand!(private, [page = pages.first, owner]; "{page} of {owner:?} must be private");
                 true
             }
             (Writes::Shared(settled), owner) => {
                 let PageSettled { folio, file } = settled;
                 let same = owner == Owner::File(file.file()) && folio == pages.head;
-                assert!(
-                    same && head.has(FrameFlags::LOCKED),
-                    "{} must be the page that was paid for, and still locked",
-                    pages.first
+                demand!(
+                    same && head.has(FrameFlags::LOCKED), [page = pages.first];
+                    "{page} must be the page that was paid for, and still locked"
                 );
                 let first = PageIndex(head.page_index().0 + pages.offset() as u64);
                 let concern = Concern::File { file: file.file(), first, count: pages.count as u64 };
@@ -186,7 +188,7 @@ impl<'a, M: Machine> Settled<'a, M> {
     pub fn move_run(&mut self, run: &EntryRun, to: Slot, moving: &Moving) {
         self.assert_alone("moving entries");
         let within = moving.start <= run.page && run.end().0 <= moving.start.0 + moving.pages;
-        assert!(within, "{run:?} must be within the moved range");
+        demand!(within, [run = *run]; "{run:?} must be within the moved range");
         assert_eq!(self.empty_from(to, run.count), run.count, "the destination of {run:?} must be empty");
         let mut moved = run.entry;
         for i in 0..run.count {

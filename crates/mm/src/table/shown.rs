@@ -9,6 +9,7 @@
 use super::Absent;
 use crate::frame::{FolioPages, Frame, FrameFlags, Owner};
 use crate::units::*;
+use base::demand;
 
 /// What the first of some addresses shows. The others continue it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -60,6 +61,9 @@ impl Shown {
                 head.has(FrameFlags::SWAPCACHE) && named
             }
         };
-        assert!(same, "{} of {:?} is not what its address shows: {self:?}", pages.first, head.owner());
+        demand!(
+            same, [page = pages.first, owner = head.owner(), shown = self];
+            "{page} of {owner:?} is not what its address shows: {shown:?}"
+        );
     }
 }

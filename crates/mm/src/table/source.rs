@@ -10,6 +10,7 @@ use super::Detached;
 use crate::frame::{FolioPages, FrameFlags, FrameTable, Owner};
 use crate::tlb::Refs;
 use crate::units::*;
+use base::demand;
 
 /// Pages that may be copied.
 #[derive(Debug)]
@@ -27,7 +28,7 @@ impl Source {
     pub fn flushed(frames: &FrameTable, refs: &Refs) -> Source {
         let frame = &frames[refs.head()];
         let own = frame.has(FrameFlags::EXCLUSIVE) && frame.order() == Order::ZERO && frame.is_anon();
-        assert!(own, "{} must be the page of one process", refs.head());
+        demand!(own, [head = refs.head()]; "{head} must be the page of one process");
         Source { first: refs.head(), count: 1 }
     }
 
@@ -40,7 +41,7 @@ impl Source {
     pub fn shared(frames: &FrameTable, page: Pfn) -> Source {
         let file = || matches!(frames[frames.head(page)].owner(), Owner::File(_));
         let shared = !frames[page].has(FrameFlags::EXCLUSIVE) || file();
-        assert!(shared, "{page} must not be one process's own: its owner may store to it");
+        demand!(shared, [page]; "{page} must not be one process's own: its owner may store to it");
         Source { first: page, count: 1 }
     }
 
@@ -56,7 +57,7 @@ impl Source {
     pub(crate) fn frozen(frames: &FrameTable, head: Pfn) -> Source {
         let frame = &frames[head];
         let frozen = frame.has(FrameFlags::LOCKED) && frame.mapcount() == 0 && frame.refs() == 0;
-        assert!(frozen, "{head} must be locked, unmapped and frozen to be copied");
+        demand!(frozen, [head]; "{head} must be locked, unmapped and frozen to be copied");
         Source { first: head, count: frame.pages() }
     }
 

@@ -7,6 +7,7 @@ use crate::mmu::Mmu;
 use crate::primitive::{AtomicU64, Ordering::*};
 use crate::tlb::{Emptied, Gather};
 use crate::units::*;
+use base::demand;
 
 /// Index of a page's entry in the table of `level`.
 #[inline]
@@ -251,7 +252,7 @@ impl<'a, M: Machine> LockedTables<'a, M> {
             gone += visit(self, run, &cells[at..][..count]);
             at += count;
         }
-        assert_eq!(self.hold.get(), hold, "a visitor of {table} has gone to another table");
+        demand!(self.hold.get() == hold, [table]; "a visitor of {table} has gone to another table");
         self.count_entries(table, -i64::from(gone));
         mmu.charge(Work::EntryScan, empty);
         self.held.pass();

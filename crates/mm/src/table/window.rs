@@ -7,6 +7,7 @@ use crate::machine::{Machine, Work};
 use crate::primitive::{AtomicU64, Ordering::*};
 use crate::tlb::{EmptiedPages, stale};
 use crate::units::*;
+use base::demand;
 
 /// Places of one table of the lowest level, by their distance from the first. Valid while the tree stays locked.
 pub struct TableWindow<'t, 'a, M: Machine> {
@@ -99,8 +100,14 @@ impl<'a, M: Machine> TableWindow<'_, 'a, M> {
         let flags = frame.flags();
         let cached = shown.is_page_of(frame, 0);
         let single = !flags.intersects(FrameFlags::HEAD | FrameFlags::TAIL);
-        assert!(cached && single, "{page} of {:?}, {flags:?}, is not what its address shows", frame.owner());
-        assert!(self.gone <= 0, "{page} is mapped while emptied places of this window are not flushed");
+        demand!(
+            cached && single, [page, owner = frame.owner(), flags];
+            "{page} of {owner:?}, {flags:?}, is not what its address shows"
+        );
+        demand!(
+            self.gone <= 0, [page];
+            "{page} is mapped while emptied places of this window are not flushed"
+        );
         self.tables.vacated.check(Vpn(self.page.0 + at as u64), 1);
         let entry = Entry::new(page, Bits::PRESENT | rights.bits_of_entry());
         let old = Entry::from_raw(self.cells[at].swap(entry.raw(), AcqRel));

@@ -9,6 +9,7 @@ use crate::machine::{CpuSet, Machine, Scope, SharedLine};
 use crate::platform::Platform;
 use crate::stat::Stat;
 use crate::units::*;
+use base::demand;
 use pagefold_flush::{
     Asid, Broadcast, Cause, Counter, Flush, Folio, Notice, RemoteCall, Shape, Step, Tunable,
 };
@@ -220,7 +221,7 @@ impl HeldRefs for Refs {
     fn put_held(self, frames: &FrameTable) {
         let (head, count) = self.into_parts();
         let last = count > 0 && frames[head].put(count);
-        assert!(!last, "the caller must hold another reference of {head}");
+        demand!(!last, [head]; "the caller must hold another reference of {head}");
     }
 }
 
@@ -236,6 +237,6 @@ pub(crate) fn put_held_pages(
         let frame = &frames[page];
         forget(page, frame);
         let last = frame.put(1);
-        assert!(!last, "the caller must hold another reference of {page}");
+        demand!(!last, [page]; "the caller must hold another reference of {page}");
     });
 }

@@ -202,7 +202,7 @@ impl<M: Machine> Hold<'_, M> {
 
     fn requeue(&mut self, pfn: Pfn, from: usize, to: Spot) {
         let frame = &self.platform.frames[pfn];
-        self.lists.lists[PROPOSED + from].remove(&self.platform.frames, pfn);
+        self.lists.lists[PROPOSED + from].remove(&self.platform.frames, frame);
         push(self.platform, &mut self.lists.lists[PROPOSED + to.list], pfn, to.end);
         frame.set_queue(queue(to.list));
         if from != to.list {
@@ -219,7 +219,7 @@ impl<M: Machine> Hold<'_, M> {
         if !take(frame) {
             return false;
         }
-        self.lists.lists[PROPOSED + list].remove(&self.platform.frames, pfn);
+        self.lists.lists[PROPOSED + list].remove(&self.platform.frames, frame);
         let (pages, file) = (frame.pages() as u64, is_file(frame) as usize);
         self.proposed.sizes[list] -= pages;
         frame.set_queue(0);

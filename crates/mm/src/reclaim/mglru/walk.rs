@@ -173,7 +173,7 @@ impl<'a, M: Machine> Walk<'a, M> {
         let mut cleared = 0;
         for at in 0..places {
             let entry = window.read(at);
-            if !entry.has(Bits::YOUNG) || !entry.is_present() {
+            if !entry.has(Bits::YOUNG | Bits::PRESENT) {
                 continue;
             }
             let Some(frame) = self.folio(entry) else { continue };

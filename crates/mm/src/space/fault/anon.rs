@@ -48,8 +48,7 @@ impl<M: Machine> Fault<'_, M> {
     }
 
     fn zero_page(&self) -> Result<Served, FaultStop> {
-        let mut tables = self.lock();
-        if let Some(slot) = self.slot_if(&mut tables, Entry::NONE)? {
+        if let Some((tables, slot)) = self.lock_if(Entry::NONE)? {
             let mut tables = tables.settle_at(slot, self.page);
             let zero = FolioPages { head: self.core.zero, first: self.core.zero, count: 1 };
             tables.install(slot, self.page, zero, self.rights(false), Writes::No);
@@ -89,9 +88,8 @@ impl<M: Machine> Fault<'_, M> {
     /// copy, which is then unmapped. The caller's reference passes to the entry.
     #[inline(always)]
     pub(super) fn map_new_anon(&self, pfn: Pfn, expected: Entry) -> Result<Served, FaultStop> {
-        let mut tables = self.lock();
-        match self.slot_if(&mut tables, expected) {
-            Ok(Some(slot)) => {
+        match self.lock_if(expected) {
+            Ok(Some((mut tables, slot))) => {
                 let old = if expected.is_present() { Some(self.take_old(&mut tables, slot)) } else { None };
                 let mut tables = tables.settle_at(slot, self.page);
                 let page = FolioPages { head: pfn, first: pfn, count: 1 };
@@ -105,7 +103,6 @@ impl<M: Machine> Fault<'_, M> {
                 Ok(Served::MINOR)
             }
             lost => {
-                drop(tables);
                 self.core.put(pfn);
                 lost.map(|_| Served::MINOR)
             }

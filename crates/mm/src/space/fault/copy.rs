@@ -51,8 +51,7 @@ impl<M: Machine> Fault<'_, M> {
         }
         // The entry keeps the page only under the page-table lock. Before, the frame may have become another
         // process's, which is about to share it with a child.
-        let mut tables = self.lock();
-        let Some(slot) = self.slot_if(&mut tables, entry)? else { return Ok(Some(Served::MINOR)) };
+        let Some((tables, slot)) = self.lock_if(entry)? else { return Ok(Some(Served::MINOR)) };
         if !self.become_exclusive(head) {
             return Ok(None);
         }
@@ -79,8 +78,7 @@ impl<M: Machine> Fault<'_, M> {
     /// Give the entry the right to write. This needs no flush: a CPU that still holds the old translation faults and
     /// finds the new one.
     pub(super) fn reuse(&self, entry: Entry) -> Result<Served, FaultStop> {
-        let mut tables = self.lock();
-        if let Some(slot) = self.slot_if(&mut tables, entry)? {
+        if let Some((tables, slot)) = self.lock_if(entry)? {
             self.allow_private_writes(tables, slot);
         }
         Ok(Served::MINOR)
@@ -156,9 +154,8 @@ impl<M: Machine> Fault<'_, M> {
         if still_there {
             self.core.cache.mark_dirty(self.core, pfn);
             let settled = self.core.settle_page(pfn);
-            let mut tables = self.lock();
-            outcome = self.slot_if(&mut tables, entry).map(|slot| {
-                if let Some(slot) = slot {
+            outcome = self.lock_if(entry).map(|found| {
+                if let Some((tables, slot)) = found {
                     let mut tables = tables.settle_at(slot, self.page);
                     tables.allow_writes(slot, self.page, Writes::Shared(settled));
                     self.core.charge(Work::EntrySet, 1);

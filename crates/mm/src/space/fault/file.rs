@@ -138,8 +138,7 @@ impl<M: Machine> Fault<'_, M> {
         {
             return Ok(true);
         }
-        let mut tables = self.lock();
-        let Some(slot) = self.slot_if(&mut tables, Entry::NONE)? else { return Ok(false) };
+        let Some((mut tables, slot)) = self.lock_if(Entry::NONE)? else { return Ok(false) };
         if self.may_write_untracked(page.folio) {
             let settled = self.core.settle_page(page.folio);
             self.install(&mut tables.settle_at(slot, self.page), slot, page.pfn, Writes::Shared(settled));
@@ -192,12 +191,10 @@ impl<M: Machine> Fault<'_, M> {
             return Ok(false);
         }
         let found_page = found.runs().any(|run| run.holds(self.page));
-        let mut tables = self.lock();
-        let reserved = tables.reserve(&self.core.alloc, self.page, self.gfp.means());
-        let slot = match reserved {
-            Ok(slot) => slot,
+        let reserved = self.lock().reserve_first(&self.core.alloc, self.page, self.gfp.means());
+        let (tables, slot) = match reserved {
+            Ok(reserved) => reserved,
             Err(needs) => {
-                drop(tables);
                 self.put_all(&found);
                 return Err(needs.into());
             }
@@ -359,9 +356,8 @@ impl<M: Machine> Fault<'_, M> {
                 Some(Ok(true)) => mapped = true,
                 Some(Err(stop)) => outcome = Err(stop),
                 _ => {
-                    let mut tables = self.lock();
-                    outcome = self.slot_if(&mut tables, Entry::NONE).map(|slot| {
-                        if let Some(slot) = slot {
+                    outcome = self.lock_if(Entry::NONE).map(|found| {
+                        if let Some((tables, slot)) = found {
                             let mut tables = tables.settle_at(slot, self.page);
                             self.install(&mut tables, slot, pfn, Writes::Shared(settled));
                             mapped = true;

@@ -97,12 +97,14 @@ impl Space {
         }
         let _held = self.mapping.read_unseen(&core.machine, WaitKey::Space(id));
         core.charge(Work::VmaLookup, 1);
-        let Some(vma) = self.vmas.lock().find(page) else {
+        // Borrowed, because to move it would copy it once more.
+        let found = self.vmas.lock().find(page);
+        let Some(vma) = &found else {
             return Err(FaultStop::Error(FaultError::Segv));
         };
         let cause = if vma.has_recency() { AllocCause::Fault } else { AllocCause::Other };
-        let gfp = Gfp { cause, place: self.place(&vma, page), ..gfp };
-        let fault = Fault { core, id, space: self, tree: core.tables.tree(id), vma: &vma, page, access, gfp };
+        let gfp = Gfp { cause, place: self.place(vma, page), ..gfp };
+        let fault = Fault { core, id, space: self, tree: core.tables.tree(id), vma, page, access, gfp };
         if !fault.vma.prot.contains(access.needs()) {
             return Err(FaultStop::Error(FaultError::Segv));
         }
@@ -187,10 +189,12 @@ impl<M: Machine> Fault<'_, M> {
         rights
     }
 
-    /// Reserve the tables for the page's entry; `None` if the entry is no longer as `expected`.
-    fn slot_if(&self, tables: &mut LockedTables<'_, M>, expected: Entry) -> Result<Option<Slot>, FaultStop> {
-        let slot = tables.reserve(&self.core.alloc, self.page, self.gfp.means())?;
-        Ok(Some(slot).filter(|&slot| same_page(tables.read(slot), expected)))
+    /// Lock the table of the page's entry, which is made if there is none; `None` if the entry is no longer as
+    /// `expected`.
+    #[inline]
+    fn lock_if(&self, expected: Entry) -> Result<Option<(LockedTables<'_, M>, Slot)>, FaultStop> {
+        let (tables, slot) = self.lock().reserve_first(&self.core.alloc, self.page, self.gfp.means())?;
+        Ok(if same_page(tables.read(slot), expected) { Some((tables, slot)) } else { None })
     }
 
     /// Map a page of a folio for this access. One reference of the caller passes to the entry.

@@ -84,17 +84,16 @@ impl<M: Machine> Fault<'_, M> {
         {
             return Ok(served);
         }
-        let mut tables = self.lock();
         let is_empty = |tables: &LockedTables<'_, M>, slot| {
             tables.read(slot).is_none() && tables.empty_from(slot, all.count) == all.count
         };
-        let slot = match tables.reserve(&self.core.alloc, start, self.gfp.means()) {
-            Ok(slot) if is_empty(&tables, slot) => slot,
+        let (tables, slot) = match self.lock().reserve_first(&self.core.alloc, start, self.gfp.means()) {
+            Ok((tables, slot)) if is_empty(&tables, slot) => (tables, slot),
             lost => {
-                drop(tables);
+                let lost = lost.map(drop);
                 self.core.put(pfn);
                 // If another task was faster, the access is tried again.
-                return lost.map(|_| Served::MINOR).map_err(FaultStop::from);
+                return lost.map(|()| Served::MINOR).map_err(FaultStop::from);
             }
         };
         let mut tables = tables.settle_at(slot, start);

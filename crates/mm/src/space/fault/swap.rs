@@ -129,8 +129,7 @@ impl<M: Machine> Fault<'_, M> {
         let frame = &self.core.frames[folio];
         let Some(pfn) = page_of_slot(self.core, folio, slot) else { return Ok(false) };
         let set = self.set_for(exclusive);
-        let mut tables = self.lock();
-        let Some(at) = self.slot_if(&mut tables, entry)? else { return Ok(false) };
+        let Some((mut tables, at)) = self.lock_if(entry)? else { return Ok(false) };
         let exclusive = exclusive || self.is_store() && self.is_alone(folio);
         let writable = exclusive && self.swaps_in_writable();
         if frame.owner() == Owner::None {

@@ -167,10 +167,7 @@ impl<M: Machine> Fault<'_, M> {
     fn map_unshared(&self, pfn: Pfn, entry: Entry, back: Returning) -> Result<bool, FaultStop> {
         let frame = &self.core.frames[pfn];
         let set = self.anon_set();
-        let mut tables = self.lock();
-        if self.slot_if(&mut tables, entry)?.is_none() {
-            return Ok(false);
-        }
+        let Some((tables, _)) = self.lock_if(entry)? else { return Ok(false) };
         let Some(at) = self.place_of(&tables, back, entry) else { return Ok(false) };
         if back.count == 1 {
             frame.set_owner(Owner::Anon(set), self.vma.anon_index(self.page));
