@@ -173,6 +173,12 @@ impl Frame {
         self.refs.load(Acquire)
     }
 
+    /// The references of its entries and its cache. Others are of tasks that hold it.
+    pub(crate) fn known_refs(&self) -> u32 {
+        let cached = matches!(self.owner(), Owner::File(_)) || self.has(FrameFlags::SWAPCACHE);
+        self.mapcount() + u32::from(cached)
+    }
+
     /// Take `n` references; the caller already holds one or owns the folio.
     #[inline]
     pub fn get(&self, n: u32) {

@@ -1,7 +1,7 @@
 //! Inspection and validation of the whole state.
 
 use super::Mm;
-use crate::frame::{FrameFlags, Owner};
+use crate::frame::FrameFlags;
 use crate::knobs::Knob;
 use crate::machine::Machine;
 use crate::units::*;
@@ -53,9 +53,10 @@ impl<M: Machine> Mm<M> {
         core.alloc.validate(self.mmu())?;
         core.lru.validate(self.mmu())?;
         core.swap.validate()?;
-        core.cache.validate(core)?;
+        let of_files = core.cache.validate(core)?;
         core.validate_packed()?;
-        self.spaces.validate(core, core.tlb.bound())?;
+        let of_entries = self.spaces.validate(core, core.tlb.bound())?;
+        core.swap.validate_names(of_files.and(of_entries))?;
         self.reclaim.validate(core)?;
         self.validate_frames()
     }
@@ -70,11 +71,13 @@ impl<M: Machine> Mm<M> {
                 if frame.refs() == 0 || frame.has_any(unused) {
                     continue;
                 }
-                let cached = matches!(frame.owner(), Owner::File(_)) || frame.has(FrameFlags::SWAPCACHE);
-                let least = frame.mapcount() + u32::from(cached);
-                if frame.refs() < least {
-                    let text = std_alloc::format!("{pfn} has {} references, needs {least}", frame.refs());
-                    return Err(text);
+                let known = frame.known_refs();
+                // Who has isolated, locked or submitted a folio holds it.
+                let may_be_held =
+                    !frame.has(FrameFlags::LRU) || frame.has_any(FrameFlags::LOCKED | FrameFlags::WRITEBACK);
+                if frame.refs() < known || frame.refs() > known && !may_be_held {
+                    let refs = frame.refs();
+                    return Err(std_alloc::format!("{pfn} has {refs} references, {known} with an owner"));
                 }
                 core.rmap.validate_folio(core, pfn)?;
             }

@@ -1,6 +1,7 @@
 //! Spaces that share memory: what each must read after any sequence of map, fork, store and unmap.
 
 mod asks;
+mod damaged;
 mod ending;
 mod failing;
 mod flushes;

@@ -2,11 +2,12 @@
 
 use super::Spaces;
 use super::zap::{Zap, zap, zap_if};
-use crate::frame::Owner;
+use crate::frame::{FrameFlags, Owner};
 use crate::machine::{Machine, WaitKey};
 use crate::mm_core::MmCore;
 use crate::primitive::Ordering::*;
-use crate::table::USER_END;
+use crate::swap::NamedSlots;
+use crate::table::{Absent, EntryRun, USER_END};
 use crate::units::*;
 use std_alloc::string::String;
 use std_alloc::vec::Vec;
@@ -61,9 +62,10 @@ impl Spaces {
         });
     }
 
-    /// Check the ranges and tables of every space, and that the reverse maps hold all ranges and no others.
-    pub fn validate<M: Machine>(&self, core: &MmCore<M>, bound: u32) -> Result<(), String> {
-        let mut links = 0;
+    /// Check the ranges and tables of every space, and that the reverse maps hold all ranges and no others. Returns the
+    /// slots of swap that entries name.
+    pub(crate) fn validate<M: Machine>(&self, core: &MmCore<M>, bound: u32) -> Result<NamedSlots, String> {
+        let (mut links, mut named) = (0, NamedSlots::default());
         for id in self.ids(bound) {
             let in_space = |error: String| std_alloc::format!("{id}: {error}");
             let space = self.at(id);
@@ -79,15 +81,18 @@ impl Spaces {
                         return Err(in_space(std_alloc::format!("{owner:?} does not list {span:?}")));
                     }
                 }
-                let mut outside = None;
+                let mut fault = None;
                 tables.for_each(vma.view.start, vma.view.end(), |_, run| {
                     inside += run.count as u64;
                     if run.page < vma.view.start || run.end() > vma.view.end() {
-                        outside = Some(run);
+                        fault = Some(std_alloc::format!("{run:?} exceeds {:?}", vma.view));
+                    }
+                    if !run.entry.is_present() {
+                        fault = check_absent(core, &run, &mut named).err().or(fault.take());
                     }
                 });
-                if let Some(run) = outside {
-                    return Err(in_space(std_alloc::format!("{run:?} exceeds {:?}", vma.view)));
+                if let Some(fault) = fault {
+                    return Err(in_space(fault));
                 }
             }
             if entries != inside {
@@ -97,8 +102,26 @@ impl Spaces {
             }
         }
         match core.rmap.links() {
-            held if held == links => Ok(()),
+            held if held == links => Ok(named),
             held => Err(std_alloc::format!("reverse maps hold {held} spans, ranges have {links}")),
         }
     }
+}
+
+/// Note which slots entries name, and check that somebody holds the page that they wait for: its folio stays locked, by
+/// a task with a reference, until it has moved.
+fn check_absent<M: Machine>(core: &MmCore<M>, run: &EntryRun, named: &mut NamedSlots) -> Result<(), String> {
+    match run.entry.absent() {
+        Absent::None => {}
+        Absent::Swap { slot, .. } => named.add(slot, run.count),
+        Absent::Moving(moving) => {
+            let head = core.frames.head(moving.page());
+            let frame = &core.frames[head];
+            if !frame.has(FrameFlags::LOCKED) || frame.refs() <= frame.known_refs() {
+                let page = run.page;
+                return Err(std_alloc::format!("the entry of {page} waits for {head}, which nobody moves"));
+            }
+        }
+    }
+    Ok(())
 }

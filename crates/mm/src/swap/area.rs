@@ -270,6 +270,11 @@ impl SwapSlots {
         self.map[slot as usize] & ENTRIES
     }
 
+    /// The entries of all slots.
+    pub(super) fn all_entries(&self) -> u64 {
+        self.touched().map(|slot| u64::from(self.entries(slot))).sum()
+    }
+
     pub(super) fn dup(&mut self, slot: u32) {
         assert!(self.map[slot as usize] != 0, "no entry may refer to a free swap slot");
         self.map[slot as usize] += 1;

@@ -12,6 +12,7 @@
 mod area;
 pub mod clusters;
 mod groups;
+mod names;
 mod readahead;
 
 use crate::api::{SwapArea, ZramConfig};
@@ -25,6 +26,7 @@ use crate::stat::Stat;
 use crate::units::*;
 use area::SwapSlots;
 pub use groups::SwapGroups;
+pub(crate) use names::NamedSlots;
 pub(crate) use readahead::RangeReadahead;
 pub(crate) use readahead::SwapReadahead;
 use std_alloc::boxed::Box;
