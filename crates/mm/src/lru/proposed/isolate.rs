@@ -47,6 +47,8 @@ struct Hold<'a, M> {
     skipped: ByKind,
     /// Folios that may still be scanned.
     left: u64,
+    /// Folios that have moved within the lists.
+    moved: u64,
 }
 
 impl Lru {
@@ -73,16 +75,20 @@ impl Lru {
             gone,
             skipped,
             left: LARGE_BATCH,
+            moved: 0,
         };
         hold.run();
-        let Hold { proposed, out, gone, skipped, .. } = hold;
+        let Hold { proposed, out, gone, skipped, moved, .. } = hold;
         lists.proposed = Some(proposed);
         for (file, gone) in gone.iter().enumerate() {
             if *gone != [0; ZONE_KINDS] {
                 self.account(platform, &mut lists, (node, group), LruList::new(file == 1, false), gone);
             }
         }
-        platform.charge(Work::LruMove, out.folios.iter().map(|folios| folios.len() as u64).sum());
+        let taken: u64 = out.folios.iter().map(|folios| folios.len() as u64).sum();
+        // All at once: a hold may look at thousands of folios that cannot be taken, and where CPUs may be stopped at each
+        // charge, all that wait for the lock would wait thousands of times as long.
+        platform.charge(Work::LruMove, moved + taken);
         drop(lists);
         self.count_skips(platform, &skipped);
         out
@@ -209,7 +215,7 @@ impl<M: Machine> Hold<'_, M> {
             self.proposed.sizes[from] -= frame.pages() as u64;
             self.proposed.sizes[to.list] += frame.pages() as u64;
         }
-        self.platform.charge(Work::LruMove, 1);
+        self.moved += 1;
     }
 
     /// Take the folio off its list. Returns `false` if another task moves or frees it.
