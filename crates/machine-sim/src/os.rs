@@ -117,6 +117,9 @@ impl<'s, P: Program> SimOs<'s, P> {
     }
 
     fn after_operation(&self) {
+        if let Some(preempt) = &self.machine.preempt {
+            preempt.operation_ended();
+        }
         if !self.sim.wants_validation() {
             return;
         }

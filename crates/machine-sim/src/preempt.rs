@@ -22,6 +22,13 @@
 //! task on the booted machine. There are no points where an interrupt is answered, where a CPU switches its address
 //! space, or where the run itself checks something: each of these is one step on a real CPU, or not its work at all.
 //!
+//! *A run ends.* Stops stretch all work, that of daemons, too, which begin anew when their time has come. If they and
+//! the program's own tasks then spend all of their time waiting for stopped CPUs, the run takes thousands of seconds and
+//! more. So operations pay for stops: each that a program's task ends, a call or a fault, is good for [`PER_OPERATION`],
+//! and the run begins with [`AT_START`]. Where nothing is left, no CPU is stopped until an operation has ended. Until
+//! then the schedule is that of a run without stops: CPUs go on in the order of their clocks, and each gets its turn. An
+//! operation has 10 to 30 stops as a rule, so most runs never come to that.
+//!
 //! The clocks of such a run say nothing about speed. All else holds: a run is a pure function of seed, configuration
 //! and commit.
 
@@ -45,6 +52,10 @@ const SPIN_DOUBLINGS: u32 = 5;
 /// After this many tries a lock counts as never released: a stop, and stops within it, end long before.
 const TRIES: u32 = 1_000_000;
 
+/// How many stops an operation of a program pays for, and how many a run may have before the first.
+const PER_OPERATION: u64 = 64;
+const AT_START: u64 = 1 << 16;
+
 thread_local! {
     /// What stops the CPUs that this thread plays.
     static STOPS: RefCell<Option<Rc<Preempt>>> = const { RefCell::new(None) };
@@ -57,6 +68,8 @@ pub(crate) struct Preempt {
     rng: RefCell<Rng>,
     /// Points until the next stop.
     left: Cell<u64>,
+    /// Stops that operations have paid for.
+    paid: Cell<u64>,
     /// Whether a task runs that may be stopped.
     open: Cell<bool>,
     /// Picoseconds for which the task stops that was left last.
@@ -117,6 +130,7 @@ impl Preempt {
             // Not the numbers that a program with this seed draws.
             rng: RefCell::new(Rng::new(seed ^ 0x70be_e71e_57a6_ce5d)),
             left: Cell::new(1),
+            paid: Cell::new(AT_START),
             open: Cell::new(false),
             stop: Cell::new(None),
             kept: Cell::new(0),
@@ -125,12 +139,21 @@ impl Preempt {
         }
     }
 
+    /// A task of the program has ended an operation.
+    pub(crate) fn operation_ended(&self) {
+        self.paid.set(self.paid.get() + PER_OPERATION);
+    }
+
     /// How long to stop at this point, if at all.
     fn due(&self) -> Option<u64> {
+        if self.paid.get() == 0 {
+            return None;
+        }
         self.left.set(self.left.get() - 1);
         if self.left.get() > 0 {
             return None;
         }
+        self.paid.set(self.paid.get() - 1);
         let mut rng = self.rng.borrow_mut();
         self.left.set(1 + rng.below(2 * self.every - 1));
         let longest = SHORTEST << rng.below(DOUBLINGS + 1);
@@ -195,5 +218,21 @@ impl Preempt {
     /// Whether a stopped CPU holds a lock.
     pub(crate) fn keeps_locks(&self) -> bool {
         self.kept.get() > 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A run in which no operation ends goes on without stops, until one does.
+    #[test]
+    fn stops_are_paid_for_by_operations() {
+        let stops = Preempt::new(2, 1);
+        let stops_of = |points: u64| (0..points).filter(|_| stops.due().is_some()).count() as u64;
+        assert_eq!(stops_of(4 * AT_START), AT_START);
+        assert_eq!(stops_of(1000), 0);
+        stops.operation_ended();
+        assert_eq!(stops_of(1000), PER_OPERATION);
     }
 }
