@@ -325,7 +325,10 @@ impl Oracle {
             self.space(space).regions.range(..start + pages).map(|(&at, &r)| (at, r)).collect();
         for (at, region) in regions {
             let Backing::File { file, offset, private: true } = region.backing else { continue };
-            for page in at.max(start)..region.end.min(start + pages) {
+            // Beyond the end of its file nothing is populated, however long the range is.
+            let in_file = self.files.get(&file).map_or(0, |file| file.max_size().div_ceil(4096));
+            let end = region.end.min(start + pages).min(at + in_file.saturating_sub(offset));
+            for page in at.max(start)..end {
                 let backing = self.file_page(file, page - at + offset);
                 // What the device came with is older than every store.
                 let index = page - at + offset;
