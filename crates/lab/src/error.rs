@@ -3,6 +3,11 @@
 use std::io::ErrorKind;
 use std::path::Path;
 
+/// The most characters of a message about bad input.
+pub const LONGEST: usize = 300;
+/// What stands in place of the rest.
+const CUT: &str = " ...";
+
 /// A failure of a command. The message is one line, for people.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -92,6 +97,19 @@ impl Error {
         }
     }
 
+    /// The message as it is printed. What was wrong with an input may quote the input, which has any length: of such a
+    /// line the first [`LONGEST`] characters are kept. A failed run tells all that it knows.
+    pub fn line(&self) -> String {
+        let text = self.to_string();
+        if matches!(self, Error::Failed(_)) {
+            return text;
+        }
+        match text.char_indices().nth(LONGEST) {
+            None => text,
+            Some(_) => text.chars().take(LONGEST - CUT.chars().count()).chain(CUT.chars()).collect(),
+        }
+    }
+
     /// The exit code of the process.
     pub fn exit_code(&self) -> u8 {
         match self {
@@ -100,5 +118,19 @@ impl Error {
             Error::Interrupted(_) => 130,
             Error::BrokenPipe => 0,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_message_about_input_has_300_characters_at_most() {
+        let quoted = |count| Error::input("\u{fc}".repeat(count)).line();
+        assert_eq!(quoted(LONGEST), "\u{fc}".repeat(LONGEST));
+        let cut = quoted(LONGEST + 1);
+        assert!(cut.chars().count() == LONGEST && cut.ends_with("\u{fc} ..."), "{cut}");
+        assert_eq!(Error::Failed("x".repeat(5000)).line().len(), 5000, "a failed run tells all");
     }
 }

@@ -9,7 +9,7 @@ fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             if !matches!(error, Error::BrokenPipe) {
-                eprintln!("pagefold: {error}");
+                eprintln!("pagefold: {}", error.line());
             }
             ExitCode::from(error.exit_code())
         }
