@@ -94,6 +94,8 @@ pub(crate) struct TestMachine {
     pub compresses: bool,
     /// Objects of compressed memory, by where they begin, and their stamps.
     objects: Lock<BTreeMap<(Pfn, u32), (ObjectPlace, u64)>>,
+    /// Nodes from this one on have memory of half the speed.
+    pub slow_from: NodeId,
     /// Whether the machine stops.
     pub stops: AtomicBool,
     wakes: Lock<BTreeMap<WaitKey, u64>>,
@@ -141,6 +143,7 @@ impl TestMachine {
             blocks: Lock::default(),
             compresses: false,
             objects: Lock::default(),
+            slow_from: NodeId(u8::MAX),
             stops: AtomicBool::new(false),
             wakes: Lock::default(),
             young: (true, true),
@@ -333,6 +336,10 @@ impl Machine for TestMachine {
 
     fn distance(&self, from: NodeId, to: NodeId) -> u32 {
         10 + 10 * from.0.abs_diff(to.0) as u32
+    }
+
+    fn memory_distance(&self, node: NodeId) -> u32 {
+        DRAM_DISTANCE * if node < self.slow_from { 1 } else { 2 }
     }
 
     fn cpu(&self) -> CpuId {

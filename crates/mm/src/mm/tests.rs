@@ -7,6 +7,7 @@ mod failing;
 mod flushes;
 mod kept;
 mod large;
+mod promoted;
 mod served;
 mod shortage;
 mod truncated;
@@ -64,7 +65,13 @@ pub(super) fn reclaim_node(mm: &Mm<TestMachine>) {
 }
 
 /// A page by an access as hardware makes it, if the entry has these bits: the frame, and whether it is writable.
-fn access(mm: &Mm<TestMachine>, space: SpaceId, page: Vpn, needs: Bits, store: bool) -> Option<(Pfn, bool)> {
+pub(super) fn access(
+    mm: &Mm<TestMachine>,
+    space: SpaceId,
+    page: Vpn,
+    needs: Bits,
+    store: bool,
+) -> Option<(Pfn, bool)> {
     let mut tables = mm.core.tables.lock(mm.mmu(), space);
     let run = tables.find(page).filter(|run| run.entry.bits().contains(needs))?;
     tables.mark_used(run.slot, store);

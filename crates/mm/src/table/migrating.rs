@@ -13,7 +13,7 @@ use super::run::MARKS;
 use super::{Bits, Entry, EntryRun, LockedTables, Migrating, Rights, Settled, Slot, Writes};
 use crate::frame::FolioPages;
 use crate::machine::Machine;
-use crate::primitive::Ordering::*;
+use crate::primitive::{AtomicU64, Ordering::*};
 use crate::tlb::{Emptied, Generation, UnmapBatch};
 use crate::units::*;
 use base::{demand, linear};
@@ -146,6 +146,17 @@ impl Landing {
     }
 }
 
+/// Put a migration entry in place of one that has just been seen. Returns what it replaced: hardware may have marked the
+/// entry since, and the migration entry keeps that, too.
+fn begin_to_wait(cell: &AtomicU64, seen: Entry) -> Entry {
+    let old = Entry::from_raw(cell.swap(seen.migrating().raw(), AcqRel));
+    if old != seen {
+        // Hardware was faster. It does not change an entry that is not present.
+        cell.store(old.migrating().raw(), Release);
+    }
+    old
+}
+
 impl<M: Machine> LockedTables<'_, M> {
     /// Empty a run of present entries whose pages are about to be moved; each place keeps its entry's state.
     pub(crate) fn begin_move(&mut self, run: &EntryRun) -> Emptied {
@@ -153,12 +164,7 @@ impl<M: Machine> LockedTables<'_, M> {
         let mut first = run.entry;
         let mut marks = Bits::empty();
         for (i, cell) in self.cells(run.slot, run.count).iter().enumerate() {
-            let seen = Entry::from_raw(cell.load(Acquire));
-            let old = Entry::from_raw(cell.swap(seen.migrating().raw(), AcqRel));
-            if old != seen {
-                // Hardware was faster. It does not change an entry that is not present.
-                cell.store(old.migrating().raw(), Release);
-            }
+            let old = begin_to_wait(cell, Entry::from_raw(cell.load(Acquire)));
             if i == 0 {
                 first = old;
             }
@@ -236,4 +242,19 @@ impl<M: Machine> Settled<'_, M> {
 /// The pages that a run will map.
 fn landed(run: &EntryRun, landing: &Landing) -> FolioPages {
     FolioPages { head: landing.to, first: landing.place(run.entry.pfn()), count: run.pages() as u32 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn entry_that_is_marked_after_it_was_seen_keeps_its_marks() {
+        let seen = Entry::new(Pfn(9), Bits::PRESENT | Bits::USER | Bits::WRITE);
+        let marked = seen.with(Bits::YOUNG | Bits::DIRTY);
+        let cell = AtomicU64::new(marked.raw());
+        assert_eq!(begin_to_wait(&cell, seen), marked);
+        assert_eq!(Entry::from_raw(cell.load(Relaxed)), marked.migrating());
+        assert_ne!(marked.migrating(), seen.migrating());
+    }
 }

@@ -10,7 +10,7 @@ use crate::event::{Concern, Event};
 use crate::knobs::{FlushPolicy, Knob};
 use crate::lock::Lock;
 use crate::machine::{Scope, ZoneKind};
-use crate::mm::tests::{reach, reclaim_node, with_swap};
+use crate::mm::tests::{access, reach, reclaim_node, with_swap};
 use crate::stat::Stat;
 use crate::table::Bits;
 use crate::testing::{Blocks, TestMachine, range, request};

@@ -214,6 +214,29 @@ fn clearing_entries_marks_file_pages_dirty() {
     }
 }
 
+/// The same if reclaim clears them, whether it unmaps pages together or each by itself.
+#[test]
+fn reclaim_marks_file_pages_dirty() {
+    for policy in [FlushPolicy::Batch, FlushPolicy::List] {
+        for (rmap_batch, alone) in [(0, true), (1, true), (1, false)] {
+            let bench = Bench::new(PAGES, 64, |_| ());
+            bench.set(Knob::TlbUnmap, policy.value());
+            bench.set(Knob::RmapBatch, rmap_batch);
+            bench.map_file_for_both(PAGES);
+            pages().for_each(|page| assert_eq!(bench.load(bench.space, page), 0));
+            bench.store_all();
+            let frames = bench.frames();
+            match alone {
+                true => frames.iter().for_each(|&pfn| bench.write_and_free(&[pfn])),
+                false => bench.write_and_free(&frames),
+            }
+            bench.page_out_file();
+            bench.reads_what_was_stored("reclaim", bench.other);
+            bench.mm.validate().unwrap();
+        }
+    }
+}
+
 #[test]
 fn clearing_a_large_entry_marks_the_folio_dirty() {
     for call in CALLS {
@@ -356,6 +379,42 @@ fn lazyfree_keeps_slots_that_another_process_needs() {
         bench.mm.madvise(bench.space, AT, PAGES, Advice::Free).unwrap();
         bench.write_and_free(&bench.frames());
         bench.reads_what_was_stored("the child", child);
+        bench.mm.validate().unwrap();
+    }
+}
+
+/// MADV_FREE leaves a page alone that another process maps: the content is that one's, too, however the page came here.
+#[test]
+fn lazyfree_keeps_pages_that_another_process_maps() {
+    for swapped in [false, true] {
+        let (bench, child) = Bench::forked(64);
+        if swapped {
+            // Read back, so that no entry says that the page was written.
+            bench.write_and_free(&bench.frames());
+            bench.reads_what_was_stored("the child, swapped in", child);
+            bench.reads_what_was_stored("the parent, swapped in", bench.space);
+        }
+        bench.mm.madvise(bench.space, AT, PAGES, Advice::Free).unwrap();
+        bench.write_and_free(&bench.frames());
+        bench.reads_what_was_stored("the child", child);
+        bench.mm.validate().unwrap();
+    }
+}
+
+/// What is written after MADV_FREE stays. Of a page that fork shares, either process may be the last that knows.
+#[test]
+fn stores_after_lazyfree_outlive_a_fork() {
+    for ends in [0, 1] {
+        let bench = Bench::stored(64);
+        bench.mm.madvise(bench.space, AT, PAGES, Advice::Free).unwrap();
+        bench.store_all();
+        let child = bench.mm.fork(bench.space).unwrap();
+        let both = [bench.space, child];
+        let left = both[1 - ends];
+        let frames: Vec<Pfn> = pages().map(|page| bench.reach(left, page, false)).collect();
+        bench.mm.munmap(both[ends], AT, PAGES).unwrap();
+        bench.write_and_free(&frames);
+        bench.reads_what_was_stored("the process that is left", left);
         bench.mm.validate().unwrap();
     }
 }

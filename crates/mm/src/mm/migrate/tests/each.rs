@@ -22,9 +22,14 @@ impl Bench {
     }
 
     fn move_to(&self, at: u64, pages: u64, node: Option<u8>) -> Moved {
-        let moved = self.mm.move_pages(self.id(0), Vpn(at), pages, node.map(NodeId)).unwrap();
+        let moved = self.move_held(at, pages, node);
         assert_eq!(self.mm.validate(), Ok(()));
         moved
+    }
+
+    /// The same while a test holds a page, which it must put before it validates.
+    fn move_held(&self, at: u64, pages: u64, node: Option<u8>) -> Moved {
+        self.mm.move_pages(self.id(0), Vpn(at), pages, node.map(NodeId)).unwrap()
     }
 
     /// Isolate the folio of a page, and move it in this mode.
@@ -42,6 +47,90 @@ impl Bench {
             list.push_head(&core.frames, head);
         }
         migrate::folios(core, list, target, mode, MigrateReason::Compaction)
+    }
+
+    /// A store of CPU 1 through the entry as it is: it takes no fault.
+    fn store_by_hardware(&self, at: u64) {
+        self.run_on(1, Some(self.id(0)));
+        let needs = Bits::PRESENT | Bits::WRITE;
+        let (pfn, _) =
+            access(&self.mm, self.id(0), Vpn(at), needs, true).expect("the entry must allow stores");
+        self.mm.machine().hold(Vpn(at), pfn, true);
+        self.stored(0, at, pfn);
+    }
+
+    /// Isolate the page of an address, and move it while it stays in use. `during`: called once it was copied.
+    fn move_in_use(&'static self, at: u64, during: fn(&Bench, u64)) -> Done {
+        let before = self.mm.machine().entered.lock().replace(Box::new(move |machine, scope| {
+            if scope == Scope::TryToMigrateOne {
+                let here = machine.cpu();
+                during(self, at);
+                machine.run_on(here.0);
+            }
+        }));
+        let core = &self.mm.core;
+        let head = self.shown(at).0;
+        migrate::isolate(core, head).unwrap();
+        let mut list = crate::frame::List::new();
+        list.push_head(&core.frames, head);
+        let done = migrate::folios_in_use(core, list, &mut OnNode(Some(NodeId(1))));
+        *self.mm.machine().entered.lock() = before;
+        assert_eq!(self.mm.validate(), Ok(()));
+        done
+    }
+}
+
+/// A page that stays in use while it is copied moves if nobody stores to it, as loads show.
+#[test]
+fn page_in_use_moves_with_its_content() {
+    for policy in 0..FlushPolicy::COUNT {
+        let (bench, at) = (simple(policy), start_of(Kind::Anon));
+        bench.store_all(at, 1);
+        let old = bench.shown(at).0;
+        bench.step(1, 0, Step::Load(at));
+        let done = bench.move_in_use(at, |bench, at| bench.step(1, 0, Step::LoadKept(at)));
+        assert_eq!((done.moved, done.failed), (1, 0), "policy {policy}");
+        let (new, writable) = bench.shown(at);
+        assert!(new != old && writable && bench.mm.core.frames[new].node() == NodeId(1));
+        assert_eq!(bench.mm.mmu().stats.read(Stat::TierMoveAborted), 0);
+        for cpu in [1, 0] {
+            bench.step(cpu, 0, Step::Load(at));
+            bench.step(cpu, 0, Step::Store(at));
+        }
+    }
+}
+
+/// If somebody stores to it after it was copied, the copy is dropped and the page stays: both stores are there.
+#[test]
+fn page_that_is_stored_to_while_it_is_copied_stays() {
+    for policy in 0..FlushPolicy::COUNT {
+        let (bench, at) = (simple(policy), start_of(Kind::Anon));
+        bench.store_all(at, 2);
+        let before = bench.shown(at);
+        let done = bench.move_in_use(at, Bench::store_by_hardware);
+        assert_eq!((done.moved, done.failed), (0, 1), "policy {policy}");
+        assert_eq!(bench.shown(at), before, "the entry maps the old frame with its rights");
+        assert_eq!(bench.mm.mmu().stats.read(Stat::TierMoveAborted), 1);
+        (0..2).for_each(|cpu| bench.step(cpu, 0, Step::Load(at)));
+        // Neither the folio's lock nor its isolation is left.
+        assert_eq!(bench.move_to(at, 2, Some(1)).moved, 2);
+        bench.step(1, 0, Step::Load(at));
+    }
+}
+
+/// What cannot stay in use is moved as ever: what two processes share, what is in a file, what is in the swap cache.
+#[test]
+fn pages_that_cannot_be_copied_in_use_move_all_the_same() {
+    for kind in [Kind::Anon, Kind::Shmem, Kind::File] {
+        let (bench, at) = (simple(1), start_of(kind));
+        bench.store_all(at, 1);
+        if kind == Kind::Anon {
+            bench.step(0, 0, Step::Fork);
+        }
+        let done = bench.move_in_use(at, |_, _| ());
+        assert_eq!((done.moved, done.failed), (1, 0), "{kind:?}");
+        assert_eq!(bench.mm.core.frames[bench.shown(at).0].node(), NodeId(1));
+        (0..2).for_each(|process| bench.step(0, process, Step::Load(at)));
     }
 }
 
@@ -123,10 +212,11 @@ fn migration_skips_folios_with_extra_references() {
                 core.put(before.0);
                 bench.hold_at_copy(before.0);
             }
-            let moved = bench.move_to(at, 3, None);
+            let moved = bench.move_held(at, 3, None);
             assert_eq!((moved.moved, moved.failed), (2, 1), "{moment:?}");
             assert_eq!(bench.shown(at + 1), before);
             core.put(before.0);
+            assert_eq!(bench.mm.validate(), Ok(()));
         }
         *bench.mm.machine().watcher.lock() = None;
         bench.step(1, 0, Step::Load(at + 1));
