@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
 /// The targets if none is named.
-const TARGETS: [&str; 4] = ["container", "lackey", "machine", "replay"];
+const TARGETS: [&str; 6] = ["container", "lackey", "machine", "options", "replay", "sweep"];
 
 /// The compiler passes that tell libFuzzer which code an input reaches. The flags are stable; cargo-fuzz uses the
 /// same.

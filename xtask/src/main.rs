@@ -40,8 +40,8 @@ Tasks:
                  (QEMU), and fail if one is more than 2 % above docs/instructions.toml; --accept: write what they take
                  now and the reason into that file
   fuzz [--runs N] [TARGET]
-                 look for inputs that break a reader of files: container, lackey, machine or replay (all, with 1000000
-                 inputs each), guided by the code that they reach; needs a C++ compiler (crates/fuzz)
+                 look for inputs that break a reader: container, lackey, machine, options, replay or sweep (all, with
+                 1000000 inputs each), guided by the code that they reach; needs a C++ compiler (crates/fuzz)
   kernel [--faulty]
                  build the image that boots on x86-64 and print its path; --faulty: for tests, it can drop one flush
                  on request

@@ -17,9 +17,12 @@ mod container;
 mod events;
 mod lackey;
 mod machine;
+mod options;
 mod parts;
 mod replay;
+mod sweep;
 
+use lab::error::LONGEST;
 use peak_alloc::PeakAlloc;
 use program::rng::Rng;
 use std::cell::RefCell;
@@ -46,11 +49,16 @@ pub enum Target {
     Lackey,
     /// A machine's TOML, and the start of a run on the machine.
     Machine,
+    /// The arguments of a command, a line each: options, groups, swap areas, knobs, names of programs.
+    Options,
+    /// A sweep's TOML, up to the cells that it would run.
+    Sweep,
 }
 
 impl Target {
     /// All targets.
-    pub const ALL: [Target; 4] = [Target::Container, Target::Replay, Target::Lackey, Target::Machine];
+    pub const ALL: [Target; 6] =
+        [Target::Container, Target::Replay, Target::Lackey, Target::Machine, Target::Options, Target::Sweep];
 
     /// Its name in commands and folders.
     pub fn name(self) -> &'static str {
@@ -59,6 +67,8 @@ impl Target {
             Target::Replay => "replay",
             Target::Lackey => "lackey",
             Target::Machine => "machine",
+            Target::Options => "options",
+            Target::Sweep => "sweep",
         }
     }
 
@@ -73,6 +83,8 @@ impl Target {
             Target::Container | Target::Replay => container::seeds(),
             Target::Lackey => lackey::seeds(),
             Target::Machine => machine::seeds(),
+            Target::Options => options::seeds(),
+            Target::Sweep => sweep::seeds(),
         }
     }
 
@@ -82,6 +94,8 @@ impl Target {
             Target::Container | Target::Replay => container::mutate(rng, input),
             Target::Lackey => bytes::mutate_text(rng, input, lackey::WORDS),
             Target::Machine => bytes::mutate_text(rng, input, machine::WORDS),
+            Target::Options => bytes::mutate_text(rng, input, options::WORDS),
+            Target::Sweep => bytes::mutate_text(rng, input, sweep::WORDS),
         }
     }
 
@@ -96,6 +110,8 @@ impl Target {
             Target::Replay => replay::feed(input),
             Target::Lackey => lackey::feed(input),
             Target::Machine => machine::feed(input),
+            Target::Options => options::feed(input),
+            Target::Sweep => sweep::feed(input),
         };
         CURRENT.set(None);
         accepted
@@ -171,7 +187,18 @@ fn with_file<T>(name: &str, input: &[u8], work: impl FnOnce(&Path) -> T) -> T {
     })
 }
 
-/// Assert that a printed error is one line of a reasonable length.
+/// Whether a command accepts its arguments. An error is what is printed of it: one line, of limited length.
+fn accepted(checked: Result<(), lab::error::Error>) -> bool {
+    let Err(error) = checked else { return true };
+    let line = error.line();
+    assert!(
+        !line.contains('\n') && line.chars().count() <= LONGEST,
+        "an error must be one short line: {line}"
+    );
+    false
+}
+
+/// Assert that an error of a reader is one line of a reasonable length; who prints it cuts it.
 fn one_line(error: &dyn std::fmt::Display) {
     let text = error.to_string();
     assert!(!text.contains('\n') && text.len() < 2000, "an error must be one short line: {text}");

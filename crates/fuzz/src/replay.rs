@@ -1,6 +1,6 @@
-//! The replay of a trace on a small machine.
+//! The replay of a trace on a small machine, under the oracle.
 
-use crate::with_file;
+use crate::{with_file, within};
 use abi::Call;
 use machine_sim::{MachineSpec, RunConfig, RunError};
 use trace::event::{Event, ThreadId};
@@ -9,6 +9,9 @@ use trace::{Reader, Replay};
 /// The most bytes that calls of the trace may move or map into memory: this looks for errors, not for long
 /// runs.
 const WORK: u64 = 64 << 20;
+/// What a run may use: the machine, and what is known of the pages of [`WORK`]. Neither grows with what a trace says of
+/// its files.
+const MEMORY: usize = 64 << 20;
 
 /// Replay it.
 pub fn feed(input: &[u8]) -> bool {
@@ -20,7 +23,7 @@ pub fn feed(input: &[u8]) -> bool {
         let mut config = RunConfig::new(MachineSpec::preset("small").expect("the preset must exist"));
         config.memory = Some(16 << 20);
         config.verify = true;
-        match machine_sim::run(&config, &replay) {
+        match within(MEMORY, || machine_sim::run(&config, &replay)) {
             Ok(_) | Err(RunError::Input(_)) => true,
             Err(failed) => panic!("{failed}"),
         }

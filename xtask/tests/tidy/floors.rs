@@ -20,7 +20,7 @@ const CRATES: &[(&str, &[&str])] = &[
     ("machine-sim", &["abi", "mm", "kernel", "program"]),
     ("machine-x86", &["abi", "mm", "kernel", "program", "trace", "conformance"]),
     ("linux-guest", &["program", "trace"]),
-    ("fuzz", &["abi", "machine-sim", "trace", "program"]),
+    ("fuzz", &["abi", "lab", "machine-sim", "trace", "program"]),
     ("mutants", &[]),
     ("lab", &["machine-sim", "mm", "program", "trace"]),
 ];

@@ -159,7 +159,8 @@ pub struct WhatArgs {
     #[arg(long)]
     verify: bool,
     /// Look for races: stop CPUs in the middle of the memory manager's work, at one in N of its steps, so that others
-    /// overtake them. Times are then meaningless; not with --bound
+    /// overtake them. Each call and fault of the program pays for 64 stops, so that the run ends. Times are then
+    /// meaningless; not with --bound
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     preempt: Option<u32>,
     /// No progress on standard error
@@ -171,24 +172,39 @@ pub struct WhatArgs {
 }
 
 /// `pagefold run`.
-pub(super) fn run(args: RunArgs) -> Result<()> {
-    let also = Also {
-        svg: None,
-        folded: args.folded.as_deref(),
-        profile_tree: args.profile_tree,
-        locks: args.locks,
-        visits: &args.visits(),
-        time: None,
-    };
-    carry_out("run", None, &[args.profile], args.runs, &also, &args.common)
+pub(super) fn run(args: &RunArgs) -> Result<()> {
+    carry_out(plan_run(args)?, &also_run(args, &args.visits()), &args.common)
 }
 
 /// `pagefold compare`.
-pub(super) fn compare(args: CompareArgs) -> Result<()> {
-    let mut profiles = vec![args.base.clone()];
-    profiles.extend(args.others);
-    let also = Also { svg: args.svg.as_deref(), time: args.time, ..Also::default() };
-    carry_out("compare", Some(args.base), &profiles, args.runs, &also, &args.common)
+pub(super) fn compare(args: &CompareArgs) -> Result<()> {
+    carry_out(plan_compare(args)?, &also_compare(args), &args.common)
+}
+
+/// Check the input of `run`.
+pub(super) fn plan_run(args: &RunArgs) -> Result<Plan> {
+    let profiles = std::slice::from_ref(&args.profile);
+    plan("run", None, profiles, args.runs, &also_run(args, &args.visits()), &args.common)
+}
+
+/// Check the input of `compare`.
+pub(super) fn plan_compare(args: &CompareArgs) -> Result<Plan> {
+    let profiles: Vec<String> = [&args.base].into_iter().chain(&args.others).cloned().collect();
+    plan("compare", Some(args.base.clone()), &profiles, args.runs, &also_compare(args), &args.common)
+}
+
+fn also_run<'a>(args: &'a RunArgs, visits: &'a [Visit]) -> Also<'a> {
+    Also {
+        folded: args.folded.as_deref(),
+        profile_tree: args.profile_tree,
+        locks: args.locks,
+        visits,
+        ..Also::default()
+    }
+}
+
+fn also_compare(args: &CompareArgs) -> Also<'_> {
+    Also { svg: args.svg.as_deref(), time: args.time, ..Also::default() }
 }
 
 /// A checked experiment: its setup, and a cell for each profile.
@@ -209,14 +225,15 @@ struct Also<'a> {
     time: Option<Duration>,
 }
 
-fn carry_out(
+/// Check everything that can be checked without running.
+fn plan(
     command: &str,
     base: Option<String>,
     profiles: &[String],
     runs: u32,
     also: &Also,
     args: &ExperimentArgs,
-) -> Result<()> {
+) -> Result<Plan> {
     let mut plan = understand(command, base, profiles, runs, &args.what)?;
     plan.set(|config| {
         config.bound = args.bound;
@@ -235,6 +252,10 @@ fn carry_out(
     plan.setup.fail = args.fail.iter().map(FailSpec::to_string).collect();
     plan.setup.fragment = args.fragment.as_ref().map(Fragmentation::to_string);
     plan.group(&args.groups)?;
+    Ok(plan)
+}
+
+fn carry_out(plan: Plan, also: &Also, args: &ExperimentArgs) -> Result<()> {
     let config = rundir::config(&plan.setup, &plan.options())?;
     let out = args.out.as_deref();
     out.map_or(Ok(()), |path| kept::check(path, rundir::plan(&config)).map(drop))?;
@@ -282,7 +303,7 @@ fn carry_out(
     failed.first()
 }
 
-/// Check everything that can be checked without running.
+/// Check what several commands share.
 pub(super) fn understand(
     command: &str,
     base: Option<String>,

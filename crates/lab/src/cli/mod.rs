@@ -34,15 +34,14 @@ use std::ffi::OsString;
 
 /// Run the command that the arguments name.
 pub fn main(args: impl IntoIterator<Item = OsString>) -> Result<()> {
-    let cli = match Cli::try_parse_from(args) {
-        Ok(cli) => cli,
-        Err(error) if error.use_stderr() => return Err(Error::Input(one_line(&error.render().to_string()))),
-        Err(help) => return output::print(&help.render().to_string()),
+    let command = match parse(args)? {
+        Asked::Run(command) => command,
+        Asked::Help(text) => return output::print(&text),
     };
     replay::install_panic_hook();
-    match cli.command {
-        Command::Run(args) => experiment::run(args),
-        Command::Compare(args) => experiment::compare(args),
+    match command {
+        Command::Run(args) => experiment::run(&args),
+        Command::Compare(args) => experiment::compare(&args),
         Command::Reproduce(args) => reproduce::reproduce(&args),
         Command::Parts(args) => parts::parts(&args),
         Command::Bound(args) => bound::bound(args),
@@ -62,6 +61,32 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> Result<()> {
         Command::Doctor(args) => doctor::doctor(&args),
         Command::Completions(args) => shell::completions(&args, Cli::command()),
         Command::Man(args) => shell::man(&args, Cli::command()),
+    }
+}
+
+/// Check arguments without running what they name: those of `run`, `compare` and `sweep` as these do, those of other
+/// commands as far as clap knows them.
+pub fn check(args: impl IntoIterator<Item = OsString>) -> Result<()> {
+    match parse(args)? {
+        Asked::Run(Command::Run(args)) => experiment::plan_run(&args).map(drop),
+        Asked::Run(Command::Compare(args)) => experiment::plan_compare(&args).map(drop),
+        Asked::Run(Command::Sweep(args)) => sweep::plan(&args).map(drop),
+        Asked::Run(_) | Asked::Help(_) => Ok(()),
+    }
+}
+
+/// What arguments ask for.
+enum Asked {
+    Run(Command),
+    /// To print this.
+    Help(String),
+}
+
+fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Asked> {
+    match Cli::try_parse_from(args) {
+        Ok(cli) => Ok(Asked::Run(cli.command)),
+        Err(error) if error.use_stderr() => Err(Error::Input(one_line(&error.render().to_string()))),
+        Err(help) => Ok(Asked::Help(help.render().to_string())),
     }
 }
 

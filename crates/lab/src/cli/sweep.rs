@@ -27,8 +27,7 @@ pub struct SweepArgs {
 
 /// `pagefold sweep`.
 pub(super) fn sweep(args: &SweepArgs) -> Result<()> {
-    let (sweep, text) = Sweep::read(&args.file)?;
-    let cells = prepare(&sweep, &args.file)?;
+    let (sweep, text, cells) = plan(args)?;
     let runs = Resumed::open(Some((&args.out, sweep::plan(&text))), Unwritten::End)?;
     interrupt::install()?;
     let all = jobs(cells.len(), sweep.seed, sweep.runs);
@@ -51,6 +50,13 @@ pub(super) fn sweep(args: &SweepArgs) -> Result<()> {
         )));
     }
     output::show(&outcome, args.running.json)
+}
+
+/// Check the input of `sweep`: the sweep, its text, and its cells.
+pub(super) fn plan(args: &SweepArgs) -> Result<(Sweep, String, Vec<Cell>)> {
+    let (sweep, text) = Sweep::read(&args.file)?;
+    let cells = prepare(&sweep, &args.file)?;
+    Ok((sweep, text, cells))
 }
 
 /// Do those of the `all` runs of a sweep that are not done yet. `run` does one.

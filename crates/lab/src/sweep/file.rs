@@ -35,10 +35,14 @@ use super::plan::{Cut, Sweep, What};
 use crate::error::{Error, Result};
 use crate::suggest;
 use serde::Deserialize;
+use std::collections::BTreeSet;
 use std::path::Path;
 
-/// The most points of a sweep: more are a mistake.
-const MOST: usize = 1_000_000;
+/// The most points of a sweep, the most values of all of them, and the most bytes of all texts with the values filled
+/// in: more are a mistake, and would take any time and memory before the first run.
+const MOST_POINTS: usize = 100_000;
+const MOST_VALUES: usize = 1_000_000;
+const MOST_TEXT: usize = 32 << 20;
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -106,8 +110,10 @@ impl Sweep {
             return Err(format!("there are no {} seeds starting with {}", file.runs, file.seed));
         }
         let points = cuts.iter().try_fold(0, |all: usize, cut| all.checked_add(cut.points()?));
-        if points.is_none_or(|all| all > MOST) {
-            return Err(format!("it has more than {MOST} points"));
+        let points = points.filter(|&all| all <= MOST_POINTS);
+        let points = points.ok_or_else(|| format!("it has more than {MOST_POINTS} points"))?;
+        if points.saturating_mul(axes.len()) > MOST_VALUES {
+            return Err(format!("its points have more than {MOST_VALUES} values"));
         }
         let mut sweep = Sweep {
             title: file.title,
@@ -119,13 +125,13 @@ impl Sweep {
             metrics: file.show.metrics,
             ..Sweep::default()
         };
-        let mut used = vec![false; axes.len()];
+        let mut filled = Filled { used: vec![false; axes.len()], text: 0 };
         sweep.expand(|_, values| {
-            let values = coupled(&axes, &values, &mut used)?;
-            let what = Fill { axes: &axes, values: &values }.what(&file.run, &mut used)?;
+            let values = coupled(&axes, &values, &mut filled)?;
+            let what = Fill { axes: &axes, values: &values }.what(&file.run, &mut filled)?;
             Ok::<_, String>((values, what))
         })?;
-        match axes.iter().zip(used).find(|(_, used)| !used) {
+        match axes.iter().zip(filled.used).find(|(_, used)| !used) {
             None => Ok(sweep),
             Some((name, _)) => {
                 Err(format!("axis '{name}' is not used: write {{{name}}} in [run] for its values"))
@@ -154,13 +160,14 @@ fn values(axis: &str, value: &toml::Value) -> Result<Vec<String>, String> {
         toml::Value::Array(several) => several.iter().map(text).collect::<Result<Vec<_>, _>>()?,
         one => vec![text(one)?],
     };
-    let twice = values.iter().enumerate().find(|(at, value)| values[..*at].contains(value));
+    let mut seen = BTreeSet::new();
+    let twice = values.iter().find(|&value| !seen.insert(value));
     if values.len() > 1 && values.iter().any(|value| value.contains('{')) {
         return Err(format!("axis '{axis}': an axis that follows another has only one value"));
     }
     match (values.is_empty(), twice) {
         (true, _) => Err(format!("axis '{axis}' has no values")),
-        (_, Some((_, value))) => Err(format!("axis '{axis}' has the value '{value}' twice")),
+        (_, Some(value)) => Err(format!("axis '{axis}' has the value '{value}' twice")),
         _ => Ok(values),
     }
 }
@@ -182,12 +189,29 @@ fn cut_of(cut: &toml::Table, axes: &[String], common: &[Vec<String>]) -> Result<
 }
 
 /// The values of a point, with those of other axes filled in.
-fn coupled(axes: &[String], values: &[String], used: &mut [bool]) -> Result<Vec<String>, String> {
+fn coupled(axes: &[String], values: &[String], so_far: &mut Filled) -> Result<Vec<String>, String> {
     let fill = Fill { axes, values };
-    let filled = values.iter().map(|value| fill.text(value, used)).collect::<Result<Vec<_>, _>>()?;
+    let filled = values.iter().map(|value| fill.text(value, so_far)).collect::<Result<Vec<_>, _>>()?;
     match filled.iter().find(|value| value.contains('{')) {
         Some(value) => Err(format!("'{value}': an axis may only follow one that has values of its own")),
         None => Ok(filled),
+    }
+}
+
+/// What was filled in so far.
+struct Filled {
+    /// The axes whose values were.
+    used: Vec<bool>,
+    /// Bytes of text.
+    text: usize,
+}
+
+impl Filled {
+    fn add(&mut self, bytes: usize) -> Result<(), String> {
+        // An empty text is work, too.
+        self.text = self.text.saturating_add(bytes + 1);
+        let fits = self.text <= MOST_TEXT;
+        fits.then_some(()).ok_or_else(|| format!("its points have more than {MOST_TEXT} bytes of text"))
     }
 }
 
@@ -198,8 +222,8 @@ struct Fill<'a> {
 }
 
 impl Fill<'_> {
-    fn what(&self, template: &What, used: &mut [bool]) -> Result<What, String> {
-        let mut fill = |text: &str| self.text(text, used);
+    fn what(&self, template: &What, so_far: &mut Filled) -> Result<What, String> {
+        let mut fill = |text: &str| self.text(text, so_far);
         Ok(What {
             program: fill(&template.program)?,
             machine: fill(&template.machine)?,
@@ -219,18 +243,20 @@ impl Fill<'_> {
         })
     }
 
-    fn text(&self, text: &str, used: &mut [bool]) -> Result<String, String> {
+    fn text(&self, text: &str, so_far: &mut Filled) -> Result<String, String> {
         let mut filled = String::new();
         let mut rest = text;
         while let Some((before, after)) = rest.split_once('{') {
             let (name, after) =
                 after.split_once('}').ok_or_else(|| format!("'{text}': a brace is not closed"))?;
             let axis = place(self.axes, name)?;
-            used[axis] = true;
+            so_far.used[axis] = true;
+            so_far.add(before.len() + self.values[axis].len())?;
             filled += before;
             filled += &self.values[axis];
             rest = after;
         }
+        so_far.add(rest.len())?;
         Ok(filled + rest)
     }
 }
@@ -319,6 +345,18 @@ mod tests {
             let error = Sweep::parse(&format!("{RUN}{text}")).unwrap_err();
             assert!(error.contains(expected) && !error.contains('\n'), "{text}: {error}");
         }
+        // A few bytes that would take gigabytes.
+        let [many, wide] = [(6, 10), (2000, 1)].map(|(axes, values)| {
+            let values: Vec<_> = (0..values).collect();
+            let axes = (0..axes).map(|axis| format!("axis{axis} = {values:?}\n"));
+            let cuts = "[[cut]]\n".repeat(if values.len() == 1 { 1000 } else { 1 });
+            Sweep::parse(&format!("[run]\nprogram = \"zipf\"\n[axes]\n{}{cuts}", axes.collect::<String>()))
+        });
+        assert_eq!(many.unwrap_err(), "it has more than 100000 points");
+        assert_eq!(wide.unwrap_err(), "its points have more than 1000000 values");
+        let long =
+            format!("[run]\nprogram = \"{}\"\n[axes]\na = \"{}\"\n", "{a}".repeat(9000), "b".repeat(9000));
+        assert_eq!(Sweep::parse(&long).unwrap_err(), "its points have more than 33554432 bytes of text");
         assert!(Sweep::parse("runs = 0\n[run]\nprogram = \"zipf\"").unwrap_err().contains("no 0 seeds"));
         assert!(Sweep::parse("[run]\nprogram = \"zipf:{x\"").unwrap_err().contains("not closed"));
     }
