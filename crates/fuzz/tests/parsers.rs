@@ -47,8 +47,8 @@ fn sweeps() {
     short(Target::Sweep, 3000);
 }
 
-/// A trace of a few bytes whose files have 2^40 each: it shows them, cuts them and makes them long again, and has the end
-/// of one mapped. Feeding it checks what the run uses.
+/// A trace of a few bytes whose files have 2^40 each: it shows them, cuts them and makes them long again, and maps the
+/// end of one. Feeding it checks what the run uses.
 #[test]
 fn length_of_a_file_costs_nothing() {
     const LONG: u64 = 1 << 40;

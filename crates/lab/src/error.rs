@@ -5,7 +5,7 @@ use std::path::Path;
 
 /// The most characters of a message about bad input.
 pub const LONGEST: usize = 300;
-/// What stands in place of the rest.
+/// What a message that was cut ends with.
 const CUT: &str = " ...";
 
 /// A failure of a command. The message is one line, for people.

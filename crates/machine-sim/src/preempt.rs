@@ -22,12 +22,12 @@
 //! task on the booted machine. There are no points where an interrupt is answered, where a CPU switches its address
 //! space, or where the run itself checks something: each of these is one step on a real CPU, or not its work at all.
 //!
-//! *A run ends.* Stops stretch all work, that of daemons, too, which begin anew when their time has come. If they and
-//! the program's own tasks then spend all of their time waiting for stopped CPUs, the run takes thousands of seconds and
-//! more. So operations pay for stops: each that a program's task ends, a call or a fault, is good for [`PER_OPERATION`],
-//! and the run begins with [`AT_START`]. Where nothing is left, no CPU is stopped until an operation has ended. Until
-//! then the schedule is that of a run without stops: CPUs go on in the order of their clocks, and each gets its turn. An
-//! operation has 10 to 30 stops as a rule, so most runs never come to that.
+//! *A run ends.* Stops stretch all work, that of daemons, too, which begin again when their time has come. If they
+//! and the program's own tasks then spend all of their time waiting for stopped CPUs, the run takes thousands of
+//! seconds and more. So operations pay for stops: each that a program's task ends, a call or a fault, is good for
+//! [`PER_OPERATION`], and the run begins with [`AT_START`]. Where nothing is left, no CPU is stopped until an operation
+//! has ended. Until then the schedule is that of a run without stops: CPUs go on in the order of their clocks, and each
+//! gets its turn. An operation has 10 to 30 stops as a rule, so most runs never come to that.
 //!
 //! The clocks of such a run say nothing about speed. All else holds: a run is a pure function of seed, configuration
 //! and commit.

@@ -39,7 +39,7 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> Result<()> {
         Asked::Help(text) => return output::print(&text),
     };
     replay::install_panic_hook();
-    match command {
+    match *command {
         Command::Run(args) => experiment::run(&args),
         Command::Compare(args) => experiment::compare(&args),
         Command::Reproduce(args) => reproduce::reproduce(&args),
@@ -64,27 +64,28 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> Result<()> {
     }
 }
 
-/// Check arguments without running what they name: those of `run`, `compare` and `sweep` as these do, those of other
-/// commands as far as clap knows them.
+/// Check arguments without running what they name: those of `run`, `compare` and `sweep` as these do; those of other
+/// commands only by clap.
 pub fn check(args: impl IntoIterator<Item = OsString>) -> Result<()> {
-    match parse(args)? {
-        Asked::Run(Command::Run(args)) => experiment::plan_run(&args).map(drop),
-        Asked::Run(Command::Compare(args)) => experiment::plan_compare(&args).map(drop),
-        Asked::Run(Command::Sweep(args)) => sweep::plan(&args).map(drop),
-        Asked::Run(_) | Asked::Help(_) => Ok(()),
+    let Asked::Run(command) = parse(args)? else { return Ok(()) };
+    match *command {
+        Command::Run(args) => experiment::plan_run(&args).map(drop),
+        Command::Compare(args) => experiment::plan_compare(&args).map(drop),
+        Command::Sweep(args) => sweep::plan(&args).map(drop),
+        _ => Ok(()),
     }
 }
 
 /// What arguments ask for.
 enum Asked {
-    Run(Command),
+    Run(Box<Command>),
     /// To print this.
     Help(String),
 }
 
 fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Asked> {
     match Cli::try_parse_from(args) {
-        Ok(cli) => Ok(Asked::Run(cli.command)),
+        Ok(cli) => Ok(Asked::Run(Box::new(cli.command))),
         Err(error) if error.use_stderr() => Err(Error::Input(one_line(&error.render().to_string()))),
         Err(help) => Ok(Asked::Help(help.render().to_string())),
     }

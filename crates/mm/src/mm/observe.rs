@@ -72,7 +72,7 @@ impl<M: Machine> Mm<M> {
                     continue;
                 }
                 let known = frame.known_refs();
-                // Who has isolated, locked or submitted a folio holds it.
+                // A task that has isolated, locked or submitted a folio holds it.
                 let may_be_held =
                     !frame.has(FrameFlags::LRU) || frame.has_any(FrameFlags::LOCKED | FrameFlags::WRITEBACK);
                 if frame.refs() < known || frame.refs() > known && !may_be_held {

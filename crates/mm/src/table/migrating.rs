@@ -146,8 +146,8 @@ impl Landing {
     }
 }
 
-/// Put a migration entry in place of one that has just been seen. Returns what it replaced: hardware may have marked the
-/// entry since, and the migration entry keeps that, too.
+/// Put a migration entry in place of one that has just been seen. Returns what it replaced: hardware may have marked
+/// the entry since, and the migration entry keeps that, too.
 fn begin_to_wait(cell: &AtomicU64, seen: Entry) -> Entry {
     let old = Entry::from_raw(cell.swap(seen.migrating().raw(), AcqRel));
     if old != seen {

@@ -86,8 +86,8 @@ impl Lru {
             }
         }
         let taken: u64 = out.folios.iter().map(|folios| folios.len() as u64).sum();
-        // All at once: a hold may look at thousands of folios that cannot be taken, and where CPUs may be stopped at each
-        // charge, all that wait for the lock would wait thousands of times as long.
+        // All at once: a hold may look at thousands of folios that cannot be taken, and where CPUs may be stopped at
+        // each charge, all that wait for the lock would wait thousands of times as long.
         platform.charge(Work::LruMove, moved + taken);
         drop(lists);
         self.count_skips(platform, &skipped);
