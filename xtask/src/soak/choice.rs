@@ -217,7 +217,7 @@ pub fn covering() -> Vec<String> {
 }
 
 /// The seed of the first of those cases: from here on they meet also what few seeds do.
-const SEEDS: usize = 300;
+const SEEDS: usize = 303;
 
 /// Number of those cases.
 const COVERING: usize = 72;
