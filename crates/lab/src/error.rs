@@ -98,10 +98,10 @@ impl Error {
     }
 
     /// The message as it is printed. What was wrong with an input may quote the input, which has any length: of such a
-    /// line the first [`LONGEST`] characters are kept. A failed run tells all that it knows.
+    /// line the first [`LONGEST`] characters are kept. A run that ended tells all that it knows.
     pub fn line(&self) -> String {
         let text = self.to_string();
-        if matches!(self, Error::Failed(_)) {
+        if !matches!(self, Error::Input(_)) {
             return text;
         }
         match text.char_indices().nth(LONGEST) {
@@ -131,6 +131,8 @@ mod tests {
         assert_eq!(quoted(LONGEST), "\u{fc}".repeat(LONGEST));
         let cut = quoted(LONGEST + 1);
         assert!(cut.chars().count() == LONGEST && cut.ends_with("\u{fc} ..."), "{cut}");
-        assert_eq!(Error::Failed("x".repeat(5000)).line().len(), 5000, "a failed run tells all");
+        for ended in [Error::Failed, Error::OutOfMemory] {
+            assert_eq!(ended("x".repeat(5000)).line().len(), 5000, "a run that ended tells all");
+        }
     }
 }
