@@ -17,15 +17,21 @@ impl<M: Machine> LockedTables<'_, M> {
         page: Vpn,
         means: Means,
     ) -> Result<(Self, Slot), NeedsReclaim> {
-        let Some(table) = self.tree.recent.get(page) else {
+        let Some(slot) = self.recent_slot(page) else {
             // Taken apart here: what the other function writes has an address.
             let (tables, slot) = self.reserve_apart(alloc, page, means)?;
             return Ok((tables, slot));
         };
+        Ok((self, slot))
+    }
+
+    /// The entry of `page`, if it is in the table that was found last.
+    #[inline(always)]
+    fn recent_slot(&self, page: Vpn) -> Option<Slot> {
+        let table = self.tree.recent.get(page)?;
         self.mmu.charge(Work::TableLevel, LEVELS as u64);
         self.enter(table);
-        let slot = self.slot(table, page, 0);
-        Ok((self, slot))
+        Some(self.slot(table, page, 0))
     }
 
     #[inline(never)]
@@ -42,12 +48,10 @@ impl<M: Machine> LockedTables<'_, M> {
     /// Find or create the entry of `page`, allocating missing tables; or find the large entry that maps it.
     #[inline]
     pub fn reserve(&mut self, alloc: &Allocator, page: Vpn, means: Means) -> Result<Slot, NeedsReclaim> {
-        if let Some(table) = self.tree.recent.get(page) {
-            self.mmu.charge(Work::TableLevel, LEVELS as u64);
-            self.enter(table);
-            return Ok(self.slot(table, page, 0));
+        match self.recent_slot(page) {
+            Some(slot) => Ok(slot),
+            None => self.reserve_from_root(alloc, page, means),
         }
-        self.reserve_from_root(alloc, page, means)
     }
 
     #[inline(never)]
