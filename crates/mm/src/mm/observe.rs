@@ -52,11 +52,11 @@ impl<M: Machine> Mm<M> {
         let core = &self.core;
         core.alloc.validate(self.mmu())?;
         core.lru.validate(self.mmu())?;
-        core.swap.validate()?;
+        let counted = core.swap.validate()?;
         let of_files = core.cache.validate(core)?;
         core.validate_packed()?;
         let of_entries = self.spaces.validate(core, core.tlb.bound())?;
-        core.swap.validate_names(of_files.and(of_entries))?;
+        core.swap.validate_names(of_files.and(of_entries), counted)?;
         self.reclaim.validate(core)?;
         self.validate_frames()
     }

@@ -70,6 +70,15 @@ pub(super) struct SwapSlots {
     zeroes: Vec<bool>,
 }
 
+/// What the slots of all areas count.
+#[derive(Default)]
+pub(super) struct Sums {
+    /// Entries that refer to a slot.
+    pub(super) entries: u64,
+    /// By group: slots in use.
+    pub(super) charged: Vec<u64>,
+}
+
 impl SwapSlots {
     pub(super) fn new(slots: u32, cpus: usize) -> SwapSlots {
         SwapSlots {
@@ -260,19 +269,8 @@ impl SwapSlots {
         GroupId(self.group[slot as usize])
     }
 
-    /// The groups of all slots in use.
-    pub(super) fn groups(&self) -> impl Iterator<Item = GroupId> + '_ {
-        let used = self.touched().map(|slot| slot as usize).filter(|&slot| self.map[slot] != 0);
-        used.map(|slot| GroupId(self.group[slot]))
-    }
-
     pub(super) fn entries(&self, slot: u32) -> u32 {
         self.map[slot as usize] & ENTRIES
-    }
-
-    /// The entries of all slots.
-    pub(super) fn all_entries(&self) -> u64 {
-        self.touched().map(|slot| u64::from(self.entries(slot))).sum()
     }
 
     pub(super) fn dup(&mut self, slot: u32) {
@@ -350,11 +348,18 @@ impl SwapSlots {
         touched.flat_map(|(number, (map, _))| (0..map.len()).map(move |at| (number * SIZE + at) as u32))
     }
 
-    pub(super) fn validate(&self) -> Result<(), String> {
+    /// Check slots and clusters, and add what slots count. Returns the first error.
+    pub(super) fn validate(&self, sums: &mut Sums) -> Result<(), String> {
         let mut used = vec![0; self.clusters.count()];
         for slot in self.touched() {
             let (map, value) = (self.map[slot as usize], self.value[slot as usize]);
-            used[(slot / CLUSTER_SLOTS) as usize] += u32::from(map != 0);
+            if map != 0 {
+                used[(slot / CLUSTER_SLOTS) as usize] += 1;
+                sums.entries += u64::from(map & ENTRIES);
+                let group = self.group(slot).index();
+                sums.charged.resize(sums.charged.len().max(group + 1), 0);
+                sums.charged[group] += 1;
+            }
             let orphan = map & HAS_SHADOW != 0 && map & ENTRIES == 0;
             let both = map & HAS_SHADOW != 0 && map & HAS_CACHE != 0;
             let ghost = map & (HAS_CACHE | HAS_SHADOW) == 0 && value != 0;
@@ -434,7 +439,7 @@ mod tests {
                     }
                     _ => {}
                 }
-                slots.validate().unwrap();
+                slots.validate(&mut Sums::default()).unwrap();
                 let m = model[at];
                 prop_assert_eq!((slots.entries(slot), slots.folio(slot)), (m.entries, m.folio));
                 prop_assert_eq!(slots.free(), model.iter().filter(|m| !m.used).count() as u64);
@@ -457,11 +462,11 @@ mod tests {
         assert_eq!([2, 2].map(|order| run(&mut slots, order)), [Some(12), None]);
         // Single pages get all remaining slots.
         assert_eq!((0..20).filter(|_| slots.alloc(CpuId(0)).is_some()).count(), 10);
-        slots.validate().unwrap();
+        slots.validate(&mut Sums::default()).unwrap();
         // A freed run is found again, although other slots of its cluster are in use.
         (4..8).for_each(|slot| assert!(slots.remove(slot, None)));
         assert_eq!(run(&mut slots, 2), Some(4));
-        slots.validate().unwrap();
+        slots.validate(&mut Sums::default()).unwrap();
     }
 
     #[test]

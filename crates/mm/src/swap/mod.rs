@@ -24,7 +24,7 @@ use crate::platform::Platform;
 use crate::primitive::{AtomicBool, AtomicI64, AtomicU32, Ordering::Relaxed};
 use crate::stat::Stat;
 use crate::units::*;
-use area::SwapSlots;
+use area::{Sums, SwapSlots};
 pub use groups::SwapGroups;
 pub(crate) use names::NamedSlots;
 pub(crate) use readahead::RangeReadahead;
@@ -484,19 +484,17 @@ impl Swap {
         }
     }
 
-    /// Check slot maps and clusters. Returns the first error.
-    pub fn validate(&self) -> Result<(), String> {
+    /// Check slot maps and clusters. Returns how many entries all slots count, or the first error.
+    pub fn validate(&self) -> Result<u64, String> {
+        let mut sums = Sums::default();
         for area in &self.areas {
-            area.slots.look().validate().map_err(|fault| format!("{}: {fault}", area.info.device))?;
+            area.slots
+                .look()
+                .validate(&mut sums)
+                .map_err(|fault| format!("{}: {fault}", area.info.device))?;
         }
-        let mut charged = Vec::new();
-        for area in &self.areas {
-            for group in area.slots.look().groups() {
-                charged.resize(charged.len().max(group.index() + 1), 0);
-                charged[group.index()] += 1;
-            }
-        }
-        self.groups.validate(&charged)
+        self.groups.validate(&sums.charged)?;
+        Ok(sums.entries)
     }
 
     fn area(&self, slot: SwapSlot) -> &Area {

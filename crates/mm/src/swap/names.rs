@@ -31,19 +31,18 @@ impl NamedSlots {
 }
 
 impl Swap {
-    /// Check that each slot counts as many entries as name it: one that is named and free would get another page's
-    /// content, and one that counts too many is never free. Returns the first error.
-    pub(crate) fn validate_names(&self, named: NamedSlots) -> Result<(), String> {
+    /// Check that each slot counts as many entries as name it, and all together `counted`: one that is named and free
+    /// would get another page's content, and one that counts too many is never free. Returns the first error.
+    pub(crate) fn validate_names(&self, named: NamedSlots, counted: u64) -> Result<(), String> {
         let named = named.sorted();
         for run in named.chunk_by(|a, b| a == b) {
             let (slot, found) = (SwapSlot(run[0]), run.len() as u32);
-            let counted = self.entries(slot);
-            if counted != found {
+            let entries = self.entries(slot);
+            if entries != found {
                 let state = if self.is_used(slot) { "in use" } else { "free" };
-                return Err(format!("{slot} is {state} and counts {counted} entries, {found} name it"));
+                return Err(format!("{slot} is {state} and counts {entries} entries, {found} name it"));
             }
         }
-        let counted: u64 = self.areas.iter().map(|area| area.slots.look().all_entries()).sum();
         if counted != named.len() as u64 {
             return Err(format!("swap slots count {counted} entries, {} name one", named.len()));
         }
