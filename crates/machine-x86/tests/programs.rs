@@ -118,7 +118,7 @@ fn trace_of(threads: &[&[Event]]) -> &'static [u8] {
         let counts = Counts { events: events.len() as u64, ..Counts::default() };
         header.threads.push(ThreadInfo { process: 0, started_by, counts, frames });
     }
-    image.finish(&header).leak()
+    image.finish(&header, &[]).leak()
 }
 
 #[test]

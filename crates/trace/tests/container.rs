@@ -166,6 +166,10 @@ proptest! {
             prop_assert_eq!(&back, stream);
             prop_assert_eq!(&events_of(&unpacked, id), stream);
         }
+        // A guest must know what pages hold before it fills them.
+        for process in 0..header.processes.len() as u32 {
+            prop_assert!(unpacked.first_contents(process).eq(reader.first_contents(process)));
+        }
     }
 }
 

@@ -90,8 +90,13 @@ impl Reader {
         self.shared.length
     }
 
-    /// The trace as one piece of memory, for [`Unpacked`](crate::Unpacked).
+    /// The trace as one piece of memory, for [`Unpacked`](crate::Unpacked). It is verified, unless that was done
+    /// already.
     pub fn unpack(&self) -> Result<Vec<u8>, TraceError> {
+        if self.shared.first_contents.get().is_none() {
+            self.verify()?;
+        }
+        let contents = self.shared.first_contents.get().expect("a verified trace has its contents");
         let raw = self.shared.raw();
         let (mut packed, mut block) = (Vec::new(), Vec::new());
         let mut image = Image::default();
@@ -101,7 +106,7 @@ impl Reader {
             let at = image.push(head.events, &block);
             *frame = at.ok_or_else(|| raw.damaged(*frame, "a frame is larger than any that is written"))?;
         }
-        Ok(image.finish(&header))
+        Ok(image.finish(&header, contents))
     }
 
     /// The events of one thread from the beginning; empty if there is no such thread.
