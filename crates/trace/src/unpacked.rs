@@ -64,7 +64,7 @@ fn sized(bytes: &[u8]) -> Result<(&[u8], &[u8]), Malformed> {
     rest.split_at_checked(len).ok_or(Malformed)
 }
 
-/// The contents of each of so many processes.
+/// What the pages of each of `processes` processes first hold.
 fn by_process(mut bytes: &[u8], processes: usize) -> Result<Vec<&[u8]>, Malformed> {
     let mut one = || {
         let (pages, rest) = bytes.split_first_chunk().ok_or(Malformed)?;
@@ -186,7 +186,7 @@ impl Image {
     }
 }
 
-/// The contents of so many processes.
+/// What the pages of `processes` processes first hold.
 fn encoded(contents: &[BTreeMap<u64, Packed>], processes: usize) -> Vec<u8> {
     let none = BTreeMap::new();
     let mut bytes = Vec::new();
