@@ -80,7 +80,7 @@ impl Contents {
             return None;
         }
         let bits = content::mixed(self.seed, process, !page);
-        Some(Words::new(content::bytes((self.units)(packed), bits).map(self.bytes), bits))
+        Some(Words::new(content::bytes((self.units)(packed), bits).map(self.bytes)))
     }
 
     /// The recording says what a page of a process holds when it is new.

@@ -52,36 +52,53 @@ pub fn lzo_rle(lz4: u32) -> u32 {
 }
 
 /// The words of a page: as many random bytes as a compressor must keep, then one byte again and again. None is zero.
+/// All pages have the same random bytes, since a guest that drew each page's own would work longer for them than for
+/// its program, and compressors look at one page at a time.
 #[derive(Clone, Copy, Debug)]
 pub struct Words {
-    seed: u64,
     /// Bytes.
     random: u32,
 }
 
+/// Random words. None is zero: a page whose word is zero would be taken for a new one.
+static RANDOM: [u64; WORDS] = {
+    let (mut words, mut rng, mut number) = ([0; WORDS], Rng::new(0), 0);
+    while number < WORDS {
+        words[number] = rng.bits() | 1;
+        number += 1;
+    }
+    words
+};
+/// Repeats a byte.
+const REST: u64 = 0x5a5a_5a5a_5a5a_5a5a;
+
 impl Words {
-    /// Of a page that becomes this many bytes, or that does not get smaller; pages of another seed have others.
-    pub fn new(bytes: Option<u32>, seed: u64) -> Words {
+    /// Of a page that becomes this many bytes, or that does not get smaller.
+    pub fn new(bytes: Option<u32>) -> Words {
         // Literals have their length with them, the repetition its distance and its length, and zstd has a header:
         // about 20 bytes with zstd, up to 33 with the others.
-        Words { seed, random: bytes.map_or(u32::MAX, |bytes| bytes.saturating_sub(REPEATED)) }
+        Words { random: bytes.map_or(u32::MAX, |bytes| bytes.saturating_sub(REPEATED)) }
     }
 
     /// The word with this number.
     pub fn word(&self, number: usize) -> u64 {
-        const REST: u64 = 0x5a5a_5a5a_5a5a_5a5a;
-        let random = || Rng::new(self.seed.wrapping_add(number as u64)).bits();
+        let random = RANDOM[number];
         match self.random.saturating_sub(8 * number as u32) {
             0 => REST,
-            part @ 1..8 => random() & !(u64::MAX << (8 * part)) | REST << (8 * part),
-            // A page whose word is zero would be taken for a new one.
-            _ => random().max(1),
+            part @ 1..8 => random & !(u64::MAX << (8 * part)) | REST << (8 * part),
+            _ => random,
         }
     }
 
     /// All words.
     pub fn all(&self) -> [u64; WORDS] {
-        core::array::from_fn(|number| self.word(number))
+        let mut words = RANDOM;
+        let whole = (self.random as usize / 8).min(WORDS);
+        words[whole..].fill(REST);
+        if let Some(part) = words.get_mut(whole) {
+            *part = self.word(whole);
+        }
+        words
     }
 }
 
@@ -106,13 +123,13 @@ mod tests {
     #[test]
     fn a_page_has_as_many_random_bytes_as_its_size_asks_for() {
         let random = |bytes| {
-            let words = Words::new(bytes, 5).all();
-            assert!(words.iter().all(|&word| word != 0));
+            let one = Words::new(bytes);
+            let words = one.all();
+            assert!(words.iter().enumerate().all(|(number, &word)| word != 0 && word == one.word(number)));
             let bytes = words.iter().flat_map(|word| word.to_le_bytes());
             bytes.collect::<Vec<u8>>().iter().rposition(|&byte| byte != 0x5a).map_or(0, |last| last + 1)
         };
         assert_eq!((random(Some(REPEATED)), random(Some(1032)), random(None)), (0, 1000, 4096));
         assert!((1000..=1003).contains(&random(Some(1035))));
-        assert_ne!(Words::new(None, 5).all(), Words::new(None, 6).all());
     }
 }

@@ -111,7 +111,7 @@ mod tests {
         let mut contents = Contents::new().unwrap();
         let bytes = |words: Words| words.all().into_iter().flat_map(u64::to_le_bytes).collect::<Vec<u8>>();
         for wanted in (64_i64..4000).step_by(7) {
-            let page = bytes(Words::new(Some(wanted as u32), wanted as u64));
+            let page = bytes(Words::new(Some(wanted as u32)));
             let Packed { lz4, zstd } = contents.pack(&page);
             for units in [lz4, zstd] {
                 let off = i64::from(units) * PACKED_UNIT as i64 - wanted;
@@ -120,7 +120,7 @@ mod tests {
                 assert!((-13..=32).contains(&off), "{units} units for {wanted} bytes");
             }
         }
-        let page = bytes(Words::new(None, 1));
+        let page = bytes(Words::new(None));
         assert_eq!(contents.pack(&page), Packed { lz4: Packed::WHOLE, zstd: Packed::WHOLE });
     }
 }
