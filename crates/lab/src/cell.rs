@@ -20,6 +20,8 @@ pub struct Cell {
     pub machine: Arc<Machine>,
     /// The profile.
     pub profile: Profile,
+    /// The name of its column, if that is another than the profile's.
+    pub column: Option<String>,
     /// The configuration of its runs, whose seed is replaced.
     pub config: RunConfig,
 }
@@ -30,7 +32,15 @@ impl Cell {
         let mut config = machine.1.config();
         config.knobs.clone_from(&profile.knobs);
         let (program_name, machine_name) = (program.0.to_owned(), machine.0.to_owned());
-        Cell { program_name, program: program.1, machine_name, machine: machine.1, profile, config }
+        Cell {
+            program_name,
+            program: program.1,
+            machine_name,
+            machine: machine.1,
+            profile,
+            column: None,
+            config,
+        }
     }
 
     /// Refuse memory that the machine cannot have.
@@ -46,7 +56,7 @@ impl Cell {
     /// The run with this seed; if it fails, the error names `command`, which replays it.
     pub fn replayable(&self, seed: u64, command: String) -> Result<RunRecord> {
         let config = RunConfig { seed, ..self.config.clone() };
-        self.program.replayable(&config, &self.profile.name, command)
+        self.program.replayable(&config, self.column.as_ref().unwrap_or(&self.profile.name), command)
     }
 
     /// The command line that replays the run with this seed, under the oracle.

@@ -12,6 +12,7 @@
 //! kept        stores of runs in directories         rundir      directories of run and compare
 //! summary     the result of run and compare         table       the same as text
 //! metrics     rows of that result                   breakdown, groups, tree   its further parts
+//! explain     why one side takes longer
 //! sweep       cells over axes: sweep files, curve, parts, optimum
 //! reproduce   published comparisons                 bound       flush policies against the fewest flushes
 //! boot        the booted machine under QEMU         linux       the same programs on Linux
@@ -28,6 +29,7 @@ pub mod cli;
 mod document;
 mod engine;
 pub mod error;
+mod explain;
 mod grid;
 mod groups;
 mod human;

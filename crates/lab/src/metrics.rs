@@ -436,6 +436,7 @@ pub(crate) mod tests {
             bound: None,
             optimum: None,
             profile_tree: None,
+            task_time: None,
             locks: Vec::new(),
             lines: Vec::new(),
             lru_gen: Vec::new(),

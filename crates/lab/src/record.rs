@@ -1,5 +1,6 @@
 //! The record of a run: plain data that can be written, read and compared.
 
+use crate::explain::TaskTime;
 use crate::human;
 use crate::locks::{LineRecord, LockRecord};
 use crate::statistics::{Change, Interval};
@@ -76,6 +77,9 @@ pub struct RunRecord {
     /// Where CPU time went, if that was asked for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub profile_tree: Option<Tree>,
+    /// What the time of the program's tasks was, if that was asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub task_time: Option<TaskTime>,
     /// What happened at locks; empty if CPUs did not wait for each other.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub locks: Vec<LockRecord>,

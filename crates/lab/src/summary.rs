@@ -278,7 +278,7 @@ impl SummaryRow {
 }
 
 /// The runs of each profile in order of seeds, without seeds that some profile has not finished.
-fn complete_pairs<'a>(profiles: &[String], runs: &'a [RunRecord]) -> Vec<Vec<&'a RunRecord>> {
+pub fn complete_pairs<'a>(profiles: &[String], runs: &'a [RunRecord]) -> Vec<Vec<&'a RunRecord>> {
     let of =
         |profile: &String, seed: u64| runs.iter().find(|run| run.profile == *profile && run.seed == seed);
     let mut seeds: Vec<u64> = runs.iter().map(|run| run.seed).collect();

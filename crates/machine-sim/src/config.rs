@@ -81,6 +81,10 @@ pub struct RunConfig {
     pub placement: bool,
     /// Keep a tree of where CPU time went ([`Outcome::profile`](crate::Outcome::profile)). Changes nothing else.
     pub profile: bool,
+    /// Keep a tree of what the time of the program's tasks was, from their starts to their ends
+    /// ([`Outcome::task_time`](crate::Outcome::task_time)); without them, that of `profile` is there, too. Changes
+    /// nothing else.
+    pub task_time: bool,
     /// Stop CPUs in the middle of the memory manager's work, at one point in this many on average, so that other CPUs
     /// overtake them: to find races, not to measure. The seed decides where, and for how long.
     pub preempt: Option<u32>,
@@ -127,6 +131,7 @@ impl RunConfig {
             moves: false,
             placement: false,
             profile: false,
+            task_time: false,
             preempt: None,
             validate_every_op: false,
             validate_sometimes: false,

@@ -17,6 +17,8 @@ mod queue;
 pub(crate) use queue::{Plug, Request};
 
 use crate::spec::{Bytes, Failures, MILLION};
+use mm::machine::Io;
+use mm::units::Pfn;
 use program::rng::Rng;
 use serde::Deserialize;
 use std::collections::VecDeque;
@@ -197,6 +199,11 @@ impl Device {
             }
         };
         (ended, next)
+    }
+
+    /// The transfer under way that reads or writes a frame.
+    pub(crate) fn transfer_of(&self, frame: Pfn) -> Option<Io> {
+        self.tags.iter().flatten().chain(&self.waiting).find_map(|request| request.transfer_of(frame))
     }
 
     /// Count submitted pages.

@@ -63,7 +63,7 @@ pub use optimum::OptimumReport;
 pub use oracle::OracleReport;
 pub use outcome::{Better, Metric, Outcome, Visited, WorkDone};
 pub use policies::check_policy;
-pub use profile::{ProfileNode, ProfileWork};
+pub use profile::{ProfileNode, ProfileWork, TaskTime};
 pub use run::run;
 pub use spec::{CostRow, FailSpec, MachineSpec, SpecError, SwapSpec};
 pub use waiting::{LineOutcome, LockOutcome, LockTally};

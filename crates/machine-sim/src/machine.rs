@@ -15,7 +15,7 @@ use crate::flush_fault::FlushFaults;
 use crate::memory::Memory;
 use crate::observers::{Context, Observers};
 use crate::preempt::Preempt;
-use crate::profile::{Kind, Profiler};
+use crate::profile::{Kind, Profiler, Turn};
 use crate::sched::{Key, Picked, Sched, TaskId};
 use crate::spec::{Hardware, MachineSpec};
 use crate::tables::Tables;
@@ -190,7 +190,11 @@ impl SimMachine {
             waiting.begin_turn(self.current.get(), class);
         }
         // Switching to the task and back belongs to the class, not to the place in which the task was left.
-        self.profiled(|profile| profile.go_to_root(class));
+        self.profiled(|profile| {
+            let (Picked { task, switched, .. }, cpu) = (picked, self.this_cpu());
+            profile
+                .begin_turn(class, &Turn { task, switched, woken: self.sched.borrow().ready_at(task), cpu });
+        });
         self.task.set(picked.task);
         self.limit.set(picked.limit.min(END));
         if picked.switched {
@@ -319,6 +323,9 @@ impl SimMachine {
         let task = self.task.get();
         self.unplug();
         let since = self.clock();
+        if let Some(profile) = self.observers.tasks() {
+            profile.sleeps(self.sleep_on(key));
+        }
         self.sched.borrow_mut().block(self.current.get(), key, deadline);
         coroutine::suspend();
         self.observers.was_away(self.clock().saturating_sub(since));

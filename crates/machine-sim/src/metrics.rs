@@ -8,6 +8,7 @@ use crate::observers::Observers;
 use crate::outcome::{Better, Metric, Outcome, WorkDone};
 use crate::placement::PlacementReport;
 use crate::simulation::Simulation;
+use crate::spec::Hardware;
 use mm::alloc::Watermark;
 use mm::machine::Work;
 use mm::stat::Stat;
@@ -35,6 +36,12 @@ pub(crate) fn collect<P>(sim: &Simulation<'_, P>) -> Outcome {
         bound: observers.bound.as_ref().map(|bound| bound.borrow().report()),
         optimum: observers.optimum.as_ref().map(|optimum| optimum.borrow().report()),
         profile: machine.profiled(|profile| profile.tree(CpuTime::of(machine).user)),
+        task_time: machine
+            .profiled(|profile| {
+                let cost = machine.spec().costs().hardware(Hardware::Access);
+                profile.task_time((totals.accesses, totals.accesses * cost))
+            })
+            .flatten(),
         locks: machine.waiting.iter().flat_map(|waiting| waiting.outcomes()).collect(),
         lines: machine.waiting.iter().flat_map(|waiting| waiting.lines()).collect(),
         fragmented: sim.fragmented.clone(),

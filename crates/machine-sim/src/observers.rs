@@ -81,6 +81,9 @@ pub(crate) struct Observers {
     stale_entry: RefCell<Option<String>>,
     /// Whether some observer wants events.
     listens: bool,
+    /// Whether some observer wants to know of reads of memory, and of what tasks do.
+    watches_reads: bool,
+    watches_tasks: bool,
     /// Whether the current CPU flushes because another asked it to.
     answering: Cell<bool>,
 }
@@ -99,7 +102,12 @@ impl Observers {
             optimum: config.optimum.then(|| RefCell::new(Optimum::new(frames, memory))),
             moves: config.moves.then(RefCell::default),
             placement: placement.map(RefCell::new),
-            profile: config.profile.then(|| Rc::new(Profiler::new())),
+            profile: (config.profile || config.task_time).then(|| {
+                let devices = spec.devices().iter().map(|device| device.name.clone());
+                Rc::new(Profiler::new(devices.collect(), config.task_time))
+            }),
+            watches_reads: config.placement || config.task_time,
+            watches_tasks: config.task_time,
             takeoff: RefCell::default(),
             stale_age: RefCell::default(),
             operations: RefCell::default(),
@@ -119,6 +127,18 @@ impl Observers {
     /// Whether some observer wants to know of every access of programs.
     pub(crate) fn watches_accesses(&self) -> bool {
         self.content.is_some() || self.optimum.is_some() || self.packing.is_some()
+    }
+
+    /// Whether some observer wants to know of reads of memory by programs.
+    #[inline(always)]
+    pub(crate) fn watches_reads(&self) -> bool {
+        self.watches_reads
+    }
+
+    /// The profile, if it has the time of the program's tasks.
+    #[inline(always)]
+    pub(crate) fn tasks(&self) -> Option<&Profiler> {
+        if self.watches_tasks { self.profile.as_deref() } else { None }
     }
 
     /// Whether some observer wants to know in which scopes tasks are.

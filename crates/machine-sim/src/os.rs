@@ -8,6 +8,7 @@ use crate::coroutine;
 use crate::cpu::{END, add};
 use crate::machine::SimMachine;
 use crate::oracle::{Backing, Change, Oracle};
+use crate::profile::Part;
 use crate::sched::Key;
 use crate::simulation::{Simulation, TaskKind};
 use crate::spec::Hardware;
@@ -38,6 +39,8 @@ pub(crate) struct SimOs<'s, P> {
     instruction_cost: u64,
     accesses: u64,
     progress: u64,
+    /// Picoseconds of instructions that touch no memory.
+    computed: u64,
 }
 
 impl<'s, P: Program> SimOs<'s, P> {
@@ -54,6 +57,7 @@ impl<'s, P: Program> SimOs<'s, P> {
             instruction_cost: costs.hardware(Hardware::Instruction),
             accesses: 0,
             progress: 0,
+            computed: 0,
         }
     }
 
@@ -67,6 +71,13 @@ impl<'s, P: Program> SimOs<'s, P> {
             sim.state.borrow_mut().packed.get_or_insert(packed);
         }
         sim.state.borrow_mut().tasks[self.task.number() as usize] = TaskKind::Leaving;
+        if let Some(profile) = self.machine.observers.tasks() {
+            profile.note_part(
+                Part::Instructions,
+                self.computed / self.instruction_cost.max(1),
+                self.computed,
+            );
+        }
         let (accesses, progress) = (self.accesses, self.progress);
         if sim.kernel.exit(&self.task, &Exit { signal, accesses, progress, ..Exit::default() }) {
             self.oracle(|oracle| oracle.exit(self.space.0));
@@ -219,6 +230,7 @@ impl<P: Program> Os for SimOs<'_, P> {
         loop {
             let part = self.machine.in_one_go(left);
             self.machine.this_cpu().spend(part);
+            self.computed += part;
             self.return_to_user();
             left -= part;
             if left == 0 || self.is_dead() {
@@ -320,16 +332,19 @@ impl<P: Program> Os for SimOs<'_, P> {
             if number == before {
                 self.sim.fill_file(number.into(), kernel.file(&self.task, fd)?.0, size);
             }
+            if let Some(profile) = self.machine.observers.tasks() {
+                profile.name_file(kernel.file(&self.task, fd)?.0.id, name);
+            }
             Ok(fd)
         })
     }
 
     fn pread(&mut self, fd: u32, offset: u64, len: u64) -> Result<u64, Errno> {
         let mut copying = self.copying(fd, offset)?;
-        let this = &*self;
+        let (this, id) = (&*self, copying.file_id());
         let mut copy = |pfn: Pfn, _: u32, bytes: u32| this.copy(&mut copying, pfn, bytes, false);
         this.enter();
-        let result = this.sim.kernel.read(&this.task, fd, offset, len, &mut copy);
+        let result = this.about(|| Some(id), || this.sim.kernel.read(&this.task, fd, offset, len, &mut copy));
         this.leave();
         self.done(result)
     }
@@ -389,7 +404,11 @@ impl<P: Program> Os for SimOs<'_, P> {
         while !kernel.has_opened(id, before) {
             // Nothing changes until another CPU runs.
             let (cpu, limit) = (self.machine.this_cpu(), self.machine.limit.get());
-            cpu.spend(limit.saturating_sub(cpu.clock.get()).clamp(SPIN, LONGEST_SPIN));
+            let spun = limit.saturating_sub(cpu.clock.get()).clamp(SPIN, LONGEST_SPIN);
+            cpu.spend(spun);
+            if let Some(profile) = self.machine.observers.tasks() {
+                profile.note_part(Part::Spin, 1, spun);
+            }
             if self.reschedule().is_err() {
                 return;
             }

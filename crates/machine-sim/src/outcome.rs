@@ -4,7 +4,7 @@ use crate::bound::BoundReport;
 use crate::fragment::Fragmented;
 use crate::optimum::OptimumReport;
 use crate::oracle::OracleReport;
-use crate::profile::ProfileNode;
+use crate::profile::{ProfileNode, TaskTime};
 use crate::waiting::{LineOutcome, LockOutcome};
 use kernel::GroupOutcome;
 use mm::OomReport;
@@ -86,6 +86,8 @@ pub struct Outcome {
     pub optimum: Option<OptimumReport>,
     /// Where CPU time went, if the run kept a profile ([`RunConfig::profile`](crate::RunConfig::profile)).
     pub profile: Option<ProfileNode>,
+    /// What the time of the program's tasks was, if the run kept that ([`RunConfig::task_time`](crate::RunConfig::task_time)).
+    pub task_time: Option<TaskTime>,
     /// What happened at locks, if CPUs wait for each other; by whom needs the profile.
     pub locks: Vec<LockOutcome>,
     /// Cache lines that came from other CPUs, in the same case.

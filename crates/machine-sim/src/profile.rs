@@ -14,19 +14,29 @@
 //! CPU. Sleep takes no CPU time; how long a task was away (asleep, or waiting for a CPU after that) is kept separately.
 //! A CPU that waits for answers to its interrupts is busy, as under Linux: that is work, `ipi_wait`.
 
+mod tasks;
+
 use crate::cpu::Class;
 use crate::sched::TaskId;
 use crate::spec::{Costs, Hardware};
 use crate::waiting::LineKind;
 use mm::lock::LockClass;
 use mm::machine::{Scope, Work};
+use std::borrow::Cow;
 use std::cell::{Cell, RefCell};
+pub use tasks::TaskTime;
+pub(crate) use tasks::{Part, Sleep, Turn};
+use tasks::{TASKS, Tasks, roots};
 
 /// A node of the tree: a root or a scope.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Frame {
+pub(crate) enum Frame {
     /// What the time is accounted to.
     Root(Class),
+    /// The program's tasks, if their time is wanted.
+    Tasks,
+    /// A mapping or a file, of that number, that the work below is about.
+    Mapping(u32),
     /// A scope.
     Scope(Scope),
 }
@@ -34,6 +44,8 @@ enum Frame {
 impl Frame {
     fn name(self) -> &'static str {
         match self {
+            Frame::Tasks => "tasks",
+            Frame::Mapping(_) => "mapping",
             Frame::Root(Class::System) => "program",
             Frame::Root(Class::Kswapd) => "kswapd",
             Frame::Root(Class::Flusher) => "flusher",
@@ -56,11 +68,21 @@ pub(crate) enum Kind {
     LockWait(LockClass),
     /// Fetching a cache line from another CPU.
     Line(LineKind, Hardware),
+    /// Time of a task in user mode, or outside of any CPU.
+    Part(Part),
+    /// Time that a task slept.
+    Asleep(Sleep),
 }
 
 impl Kind {
-    fn name(self) -> String {
+    fn name(self, devices: &[String]) -> String {
         match self {
+            Kind::Part(part) => part.name().into(),
+            Kind::Asleep(Sleep::Other(what)) => format!("asleep:{what}"),
+            Kind::Asleep(Sleep::Device { device, write }) => {
+                let way = if write { "write" } else { "read" };
+                format!("asleep:{way}:{}", devices[usize::from(device)])
+            }
             Kind::Work(work) => work.name().into(),
             Kind::Hardware(item) => item.name().into(),
             Kind::IpiWait => "ipi_wait".into(),
@@ -114,14 +136,19 @@ pub(crate) struct Profiler {
     seen: RefCell<[u64; Work::COUNT]>,
     /// Whether to ignore what happens.
     muted: Cell<bool>,
+    /// What the time of the program's tasks was, if that is wanted.
+    tasks_time: Option<Tasks>,
+    /// Names of devices.
+    devices: Vec<String>,
 }
 
 impl Profiler {
-    pub(crate) fn new() -> Profiler {
-        let nodes =
-            Class::ALL.iter().enumerate().map(|(at, &class)| Node::new(Frame::Root(class), at)).collect();
+    /// Of a machine with these devices; `tasks`: the time of the program's tasks is wanted, too.
+    pub(crate) fn new(devices: Vec<String>, tasks: bool) -> Profiler {
         Profiler {
-            nodes: RefCell::new(nodes),
+            nodes: RefCell::new(roots()),
+            tasks_time: tasks.then(Tasks::default),
+            devices,
             place: Cell::new(0),
             tasks: RefCell::default(),
             seen: RefCell::new([0; Work::COUNT]),
@@ -168,11 +195,16 @@ impl Profiler {
 
     /// The task enters a scope.
     pub(crate) fn enter(&self, scope: Scope) {
+        self.enter_frame(Frame::Scope(scope));
+    }
+
+    /// The task enters a place below the current one.
+    pub(crate) fn enter_frame(&self, frame: Frame) {
         if self.muted.get() {
             return;
         }
         let mut nodes = self.nodes.borrow_mut();
-        let (parent, frame) = (self.place.get(), Frame::Scope(scope));
+        let parent = self.place.get();
         let found = nodes[parent].children.iter().copied().find(|&child| nodes[child].frame == frame);
         let child = found.unwrap_or_else(|| {
             nodes.push(Node::new(frame, parent));
@@ -186,18 +218,24 @@ impl Profiler {
 
     /// The task leaves a scope.
     pub(crate) fn leave(&self, scope: Scope) {
+        self.leave_frame(Frame::Scope(scope));
+    }
+
+    /// The task leaves a place.
+    pub(crate) fn leave_frame(&self, frame: Frame) {
         if self.muted.get() {
             return;
         }
         let nodes = self.nodes.borrow();
         let here = &nodes[self.place.get()];
-        debug_assert_eq!(here.frame, Frame::Scope(scope), "a task must leave the scope that it entered last");
+        debug_assert_eq!(here.frame, frame, "a task must leave the place that it entered last");
         self.place.set(here.parent);
     }
 
     /// The CPU begins to work for `class`. Returns the place before.
     pub(crate) fn go_to_root(&self, class: Class) -> usize {
-        self.place.replace(class as usize)
+        let root = if class == Class::System && self.in_program() { TASKS } else { class as usize };
+        self.place.replace(root)
     }
 
     /// The CPU returns to a place.
@@ -207,9 +245,14 @@ impl Profiler {
 
     /// The CPU continues a task.
     pub(crate) fn resume(&self, task: TaskId) {
-        if let Some(&Some(place)) = self.tasks.borrow().get(task as usize) {
+        if let Some(place) = self.left_at(task) {
             self.place.set(place);
         }
+    }
+
+    /// Where a task was left.
+    fn left_at(&self, task: TaskId) -> Option<usize> {
+        self.tasks.borrow().get(task as usize).copied().flatten()
     }
 
     /// The CPU leaves a task.
@@ -225,7 +268,7 @@ impl Profiler {
     /// no operation and are not counted.
     pub(crate) fn was_away(&self, picos: u64) {
         let place = self.place.get();
-        if place >= Class::ALL.len() {
+        if place > TASKS {
             self.nodes.borrow_mut()[place].away += picos;
         }
     }
@@ -235,26 +278,35 @@ impl Profiler {
         assert_ne!(self.muted.replace(muted), muted, "work without accounting must not nest");
     }
 
-    /// The current tree; `user` is the CPU time of programs themselves.
+    /// The current tree, without the program's tasks if their time is wanted ([`Profiler::task_time`]); `user` is the
+    /// CPU time of programs themselves.
     pub(crate) fn tree(&self, user: u64) -> ProfileNode {
         let nodes = self.nodes.borrow();
-        let mut roots: Vec<ProfileNode> = (0..Class::ALL.len()).map(|root| describe(&nodes, root)).collect();
-        roots[0].work.push(ProfileWork { name: "user".into(), count: 0, picos: user });
+        let mut roots: Vec<ProfileNode> = (0..TASKS).map(|root| describe(&nodes, root, self)).collect();
+        if self.tasks_time.is_none() {
+            roots[0].work.push(ProfileWork { name: "user".into(), count: 0, picos: user });
+        }
         roots.retain(|root| root.total() > 0);
-        ProfileNode { name: "cpu", entered: 0, work: Vec::new(), away: 0, children: roots }
+        ProfileNode { name: "cpu".into(), entered: 0, work: Vec::new(), away: 0, children: roots }
     }
 }
 
-fn describe(nodes: &[Node], at: usize) -> ProfileNode {
+fn describe(nodes: &[Node], at: usize, profile: &Profiler) -> ProfileNode {
     let node = &nodes[at];
-    let work =
-        |share: &Share| ProfileWork { name: share.kind.name(), count: share.count, picos: share.picos };
+    let work = |share: &Share| ProfileWork {
+        name: share.kind.name(&profile.devices),
+        count: share.count,
+        picos: share.picos,
+    };
     ProfileNode {
-        name: node.frame.name(),
+        name: match node.frame {
+            Frame::Mapping(number) => profile.mapping(number).into(),
+            frame => frame.name().into(),
+        },
         entered: node.entered,
         work: node.work.iter().map(work).collect(),
         away: node.away,
-        children: node.children.iter().map(|&child| describe(nodes, child)).collect(),
+        children: node.children.iter().map(|&child| describe(nodes, child, profile)).collect(),
     }
 }
 
@@ -274,7 +326,7 @@ pub struct ProfileWork {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ProfileNode {
     /// The scope; `cpu` for the root, and below it what the time is accounted to.
-    pub name: &'static str,
+    pub name: Cow<'static, str>,
     /// How often it was entered.
     pub entered: u64,
     /// Work done directly in it, by kind.

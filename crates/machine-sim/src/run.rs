@@ -273,6 +273,7 @@ fn run_cpu<'s, P: Program>(sim: &'s Simulation<'s, P>, tasks: &mut [Option<Corou
     machine.keep_stopped();
     machine.profiled(|profile| {
         profile.suspend(picked.task);
+        profile.end_turn(picked.task, machine.this_cpu());
         profile.go_to_root(Class::System);
     });
     if ended {

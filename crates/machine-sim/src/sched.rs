@@ -477,6 +477,11 @@ impl Sched {
         task.ran += now - task.since;
     }
 
+    /// When the task could run after its last sleep.
+    pub(crate) fn ready_at(&self, task: TaskId) -> u64 {
+        self.tasks[task as usize].ready_at
+    }
+
     /// How long the task that runs on `cpu` has run.
     pub(crate) fn ran(&self, cpu: usize) -> u64 {
         let task = self.queues[cpu].current.map(|task| &self.tasks[task as usize]);

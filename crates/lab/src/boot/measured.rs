@@ -45,6 +45,7 @@ pub fn record(report: &Report, guest: &Guest, profile: &str) -> Result<RunRecord
         bound: None,
         optimum: None,
         profile_tree: None,
+        task_time: None,
         locks: Vec::new(),
         lines: Vec::new(),
         lru_gen: Vec::new(),

@@ -5,6 +5,7 @@ use super::bound::BoundArgs;
 use super::curve::CurveArgs;
 use super::doctor::DoctorArgs;
 use super::experiment::{CompareArgs, RunArgs};
+use super::explain::ExplainArgs;
 use super::linux::LinuxArgs;
 use super::list::ListArgs;
 use super::optimum::OptimumArgs;
@@ -58,6 +59,16 @@ Examples:
 
 Simulated and booted machine side by side: pagefold boot zipf:64M --memory 50% --side-by-side")]
     Compare(CompareArgs),
+    /// Explain why a setting makes a program faster or slower: by what its tasks' time was, cause by cause
+    #[command(after_help = "\
+The time of the program's tasks is divided, to the last picosecond, into what they did and what they waited for: faults on which
+mapping, which device, which lock, reclaim, flushes, other tasks (docs/explain.md). Each sentence names its row of the table.
+
+Examples:
+  pagefold explain traces/sqlite.pft --memory 50% --with classic+vm.swappiness=10
+  pagefold explain zipf:256M --memory 75% --base mglru --with lazy --runs 5
+  pagefold explain traces/redis.pft --memory 60% --with-machine laptop+slow=2 --json")]
+    Explain(ExplainArgs),
     /// Repeat a published comparison, and show the ratios next to the published ones
     #[command(after_help = "\
 The scale shrinks memory and files together. Each reproduction has a default; those of

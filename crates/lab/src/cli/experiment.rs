@@ -171,6 +171,13 @@ pub struct WhatArgs {
     no_host_time: bool,
 }
 
+impl WhatArgs {
+    /// Whether CPUs are stopped in the middle of their work.
+    pub(super) fn preempts(&self) -> bool {
+        self.preempt.is_some()
+    }
+}
+
 /// `pagefold run`.
 pub(super) fn run(args: &RunArgs) -> Result<()> {
     carry_out(plan_run(args)?, &also_run(args, &args.visits()), &args.common)
@@ -210,7 +217,7 @@ fn also_compare(args: &CompareArgs) -> Also<'_> {
 /// A checked experiment: its setup, and a cell for each profile.
 pub(super) struct Plan {
     pub(super) setup: Setup,
-    cells: Vec<Cell>,
+    pub(super) cells: Vec<Cell>,
 }
 
 /// Output besides the table, and the options of `run` alone.

@@ -6,6 +6,7 @@ mod bound;
 mod curve;
 mod doctor;
 mod experiment;
+mod explain;
 mod groups;
 mod linux;
 mod list;
@@ -42,6 +43,7 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> Result<()> {
     match *command {
         Command::Run(args) => experiment::run(&args),
         Command::Compare(args) => experiment::compare(&args),
+        Command::Explain(args) => explain::explain(&args),
         Command::Reproduce(args) => reproduce::reproduce(&args),
         Command::Parts(args) => parts::parts(&args),
         Command::Bound(args) => bound::bound(args),
@@ -64,13 +66,14 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> Result<()> {
     }
 }
 
-/// Check arguments without running what they name: those of `run`, `compare` and `sweep` as these do; those of other
-/// commands only by clap.
+/// Check arguments without running what they name: those of `run`, `compare`, `explain` and `sweep` as these do; those
+/// of other commands only by clap.
 pub fn check(args: impl IntoIterator<Item = OsString>) -> Result<()> {
     let Asked::Run(command) = parse(args)? else { return Ok(()) };
     match *command {
         Command::Run(args) => experiment::plan_run(&args).map(drop),
         Command::Compare(args) => experiment::plan_compare(&args).map(drop),
+        Command::Explain(args) => explain::plan(&args).map(drop),
         Command::Sweep(args) => sweep::plan(&args).map(drop),
         _ => Ok(()),
     }

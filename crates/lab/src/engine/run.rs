@@ -2,6 +2,7 @@
 
 use super::{Machine, Program};
 use crate::error::{Error, Result};
+use crate::explain::TaskTime;
 use crate::human;
 use crate::locks::{LineRecord, LockRecord};
 use crate::record::{
@@ -122,6 +123,10 @@ fn record(profile: &str, seed: u64, outcome: &Outcome, warnings: Vec<String>) ->
         bound: outcome.bound.as_ref().map(bound),
         optimum: outcome.optimum.map(optimum),
         profile_tree: outcome.profile.as_ref().map(tree),
+        task_time: outcome
+            .task_time
+            .as_ref()
+            .map(|time| TaskTime { tree: tree(&time.tree), missed_picos: time.missed }),
         locks: outcome.locks.iter().map(lock).collect(),
         lines: outcome.lines.iter().map(line).collect(),
         lru_gen: outcome.visited.iter().map(lru_gen).collect(),
@@ -208,7 +213,7 @@ fn tree(node: &ProfileNode) -> Tree {
         picos: work.picos,
     };
     Tree {
-        name: node.name.to_owned(),
+        name: node.name.clone().into_owned(),
         entered: node.entered,
         total_picos: node.total(),
         self_picos: node.own(),

@@ -188,6 +188,7 @@ fn record(report: &Report, seed: u64, job: &Job) -> Result<RunRecord> {
         covered: Default::default(),
         bound: None,
         profile_tree: None,
+        task_time: None,
         locks: Vec::new(),
         lines: Vec::new(),
         lru_gen: Vec::new(),

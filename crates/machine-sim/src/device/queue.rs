@@ -18,6 +18,7 @@
 //! have come to that time, or their requests would queue behind some that are sent later.
 
 use mm::machine::Io;
+use mm::units::Pfn;
 use std::collections::VecDeque;
 
 /// The most requests in a plug.
@@ -49,6 +50,12 @@ impl Request {
     /// Its parts, in block order.
     pub(crate) fn parts(&self) -> impl Iterator<Item = &Io> {
         self.parts.iter().map(|(io, _)| io)
+    }
+
+    /// The transfer that reads or writes a frame.
+    pub(crate) fn transfer_of(&self, frame: Pfn) -> Option<Io> {
+        let uses = |io: &&Io| (io.frame.0..io.frame.0 + io.pages).contains(&frame.0);
+        self.parts().find(uses).copied()
     }
 
     /// It reaches its device at `now`.
@@ -150,6 +157,11 @@ impl Plug {
         Some(false)
     }
 
+    /// What it holds back.
+    pub(crate) fn requests(&self) -> impl Iterator<Item = &Request> {
+        self.requests.iter()
+    }
+
     /// Empty it.
     pub(crate) fn take(&mut self) -> Vec<Request> {
         std::mem::take(&mut self.requests)
@@ -159,7 +171,7 @@ impl Plug {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use mm::units::{DeviceId, Pfn};
+    use mm::units::DeviceId;
 
     fn io(write: bool, block: u64) -> Io {
         Io { device: DeviceId(0), write, block, frame: Pfn(block as u32), pages: 1 }

@@ -34,6 +34,9 @@ impl Host for SimMachine {
             "the kernel and the scheduler must number tasks in the same order"
         );
         self.new_tasks.borrow_mut().push(task.clone());
+        if let Some(profile) = self.observers.tasks() {
+            profile.start_task(task.number(), self.clock());
+        }
         Ok(())
     }
 

@@ -2,9 +2,10 @@
 
 use super::SimMachine;
 use crate::device::{DeviceCounts, Request, Started};
-use crate::sched::Event;
+use crate::profile::Sleep;
+use crate::sched::{Event, Key};
 use crate::spec::Hardware;
-use mm::machine::Io;
+use mm::machine::{Io, WaitKey};
 
 /// If a transfer ends while a CPU is stopped with a lock, picoseconds until it ends again.
 const RETRY: u64 = 1_000_000;
@@ -66,6 +67,19 @@ impl SimMachine {
             let started = self.devices.borrow_mut()[device].submit(devices_now, request);
             self.expect_end(device, started);
         }
+    }
+
+    /// What a task that sleeps on `key` sleeps on, in a profile's terms: for a frame, the transfer that uses it.
+    pub(super) fn sleep_on(&self, key: Key) -> Sleep {
+        let Key::Mm(WaitKey::Frame(pfn)) = key else { return Sleep::on(key) };
+        let devices = self.devices.borrow();
+        let mut found = devices.iter().find_map(|device| device.transfer_of(pfn));
+        for cpu in self.cpus.iter() {
+            let of = |request: &Request| request.transfer_of(pfn);
+            found = found.or_else(|| cpu.sent.borrow().iter().flatten().find_map(of));
+            found = found.or_else(|| cpu.plug.borrow().requests().find_map(of));
+        }
+        found.map_or(Sleep::on(key), |io| Sleep::Device { device: io.device.0, write: io.write })
     }
 
     /// Whether a read or write has failed so far.

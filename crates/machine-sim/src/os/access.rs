@@ -3,6 +3,7 @@
 use super::SimOs;
 use crate::optimum::How;
 use crate::oracle::StoreTarget;
+use crate::profile::Part;
 use crate::tlb::Cached;
 use crate::walk::Walk;
 use kernel::ADDRESS_BITS;
@@ -10,7 +11,7 @@ use mm::api::FaultError;
 use mm::frame::{FrameFlags, Owner};
 use mm::hot::PageName;
 use mm::machine::Machine;
-use mm::units::{Pfn, Vpn};
+use mm::units::{FileId, Pfn, Vpn};
 use program::{Access, AccessKind, Program, Signal};
 
 /// Faults that one access may take. More means that the memory manager makes no progress.
@@ -35,9 +36,10 @@ impl<P: Program> SimOs<'_, P> {
                 Ok((cached, missed)) => {
                     if missed {
                         let lines = (count as u64).clamp(1, LINES);
-                        cpu.spend(self.machine.memory_time(cpu, cached.pfn(), lines));
-                        if self.machine.observers.placement.is_some() {
-                            self.note_read(cached.pfn(), lines);
+                        let took = self.machine.memory_time(cpu, cached.pfn(), lines);
+                        cpu.spend(took);
+                        if self.machine.observers.watches_reads() {
+                            self.note_read(cached.pfn(), lines, took);
                         }
                     }
                     if self.machine.in_turn {
@@ -120,7 +122,13 @@ impl<P: Program> SimOs<'_, P> {
 
     /// Tell the observers that the program read memory of the page that is in this frame.
     #[cold]
-    fn note_read(&self, pfn: Pfn, lines: u64) {
+    fn note_read(&self, pfn: Pfn, lines: u64, took: u64) {
+        if let Some(profile) = self.machine.observers.tasks() {
+            profile.note_part(Part::Memory, lines, took);
+        }
+        if self.machine.observers.placement.is_none() {
+            return;
+        }
         let frames = &self.sim.mm().mmu().frames;
         let head = frames.head(pfn);
         if let Some(name) = PageName::of(&frames[head]) {
@@ -133,7 +141,9 @@ impl<P: Program> SimOs<'_, P> {
     fn fault(&mut self, vpn: Vpn, kind: AccessKind, addr: u64) -> Result<(), Signal> {
         let (since, newest) = (self.moment(), self.sim.newest());
         self.enter();
-        let served = self.sim.mm().fault(self.space, vpn, kind);
+        let file =
+            || self.machine.unaccounted(|| self.sim.mm().mapping(self.space, vpn)?.file).map(|(id, _)| id);
+        let served = self.about(file, || self.sim.mm().fault(self.space, vpn, kind));
         self.leave();
         if self.machine.preempt.is_some() && kind == AccessKind::Store {
             // The page that a private copy was made of may have been written to since.
@@ -161,6 +171,19 @@ impl<P: Program> SimOs<'_, P> {
             self.fail(format!("oracle: task {}, {kind:?} at {addr:#x}: {text}", self.task.number()));
         }
         Err(if beyond { Signal::Bus { addr } } else { Signal::Segv { addr } })
+    }
+
+    /// Do `work` of the kernel for a file, or for memory without one; the profile of tasks has it there.
+    pub(super) fn about<T>(&self, file: impl FnOnce() -> Option<FileId>, work: impl FnOnce() -> T) -> T {
+        let frame = self.machine.observers.tasks().map(|profile| profile.frame_of(file()));
+        if let Some(frame) = frame {
+            self.machine.profiled(|profile| profile.enter_frame(frame));
+        }
+        let result = work();
+        if let Some(frame) = frame {
+            self.machine.profiled(|profile| profile.leave_frame(frame));
+        }
+        result
     }
 
     pub(super) fn enter(&self) {

@@ -24,6 +24,12 @@ pub(super) struct Copying {
     since: Moment,
 }
 
+impl Copying {
+    pub(super) fn file_id(&self) -> FileId {
+        self.id
+    }
+}
+
 /// Set in the number of a file, so that no space has it.
 const FILES: u32 = 1 << 31;
 
@@ -34,7 +40,8 @@ impl<P: Program> SimOs<'_, P> {
         let mut copy = |pfn: Pfn, at: u32, bytes: u32| self.copy(&mut copying, pfn, at + bytes, true);
         self.oracle(|oracle| oracle.begin_write(file, planned));
         self.enter();
-        let result = self.sim.kernel.write(&self.task, fd, offset, len, &mut copy);
+        let result =
+            self.about(|| Some(id), || self.sim.kernel.write(&self.task, fd, offset, len, &mut copy));
         self.leave();
         // Bytes that were copied and not accepted do not make the file longer.
         let end = copying.end.min(self.sim.mm().file_size(id));

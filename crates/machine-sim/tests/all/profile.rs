@@ -1,7 +1,7 @@
 //! The profile in whole runs: every picosecond of CPU time is in one node, and profiling changes nothing.
 
 use super::acts::MIB;
-use machine_sim::{MachineSpec, Outcome, ProfileNode, RunConfig, run};
+use machine_sim::{MachineSpec, Outcome, ProfileNode, RunConfig, TaskTime, run};
 use mm::knobs::Knob;
 use program::builtin;
 use program::chaos::Chaos;
@@ -104,4 +104,62 @@ fn work_is_below_its_callers() {
 
 fn away(node: &ProfileNode) -> u64 {
     node.away + node.children.iter().map(away).sum::<u64>()
+}
+
+/// The time of the program's tasks in a run.
+fn task_time(config: &RunConfig, name: &str, threads: u32) -> (Outcome, TaskTime) {
+    let program = builtin::from_name(name, 48 * MIB).unwrap().with_threads(threads);
+    let config = RunConfig { task_time: true, ..config.clone() };
+    let mut outcome = run(&config, &program).unwrap();
+    let time = outcome.task_time.take().unwrap();
+    (outcome, time)
+}
+
+#[test]
+fn the_time_of_one_task_is_the_time_of_the_run() {
+    for (name, policy) in [("uniform-file", 1), ("zipf", 2), ("sequential", 0)] {
+        let mut config = RunConfig::new(MachineSpec::preset("laptop").unwrap());
+        // Waits for locks that become known late are noted where only their class is known.
+        let knobs = vec![(Knob::TlbUnmap, policy), (Knob::TimeContention, 0)];
+        (config.memory, config.knobs) = (Some(24 * MIB), knobs);
+        let (outcome, time) = task_time(&config, name, 1);
+        // A run begins a moment before its first task, with the making of the address space.
+        let before = outcome.nanos - time.tree.total() / 1000;
+        assert!(time.missed == 0 && before < 10_000, "{name}: {} and {before} are missing", time.missed);
+        let asleep = sum_of(&time.tree, "asleep:read:nvme0");
+        assert!(asleep > 0, "the task waits for its device: {:?}", time.tree);
+    }
+}
+
+#[test]
+fn the_time_of_several_tasks_adds_up_to_their_lives() {
+    for cpus in [2, 8] {
+        let spec = MachineSpec::preset("laptop").unwrap().with_change(&format!("cpus={cpus}")).unwrap();
+        let mut config = RunConfig::new(spec);
+        config.memory = Some(24 * MIB);
+        let (outcome, time) = task_time(&config, "uniform-file", 4);
+        let total = time.tree.total();
+        assert!(time.missed.unsigned_abs() < total / 1000, "{} of {total}", time.missed);
+        assert!(total / 1000 > 2 * outcome.nanos, "four tasks live at once");
+        assert!(sum_of(&time.tree, "cpu_wait") > 0 || cpus == 8);
+        let mapping = time.tree.children.iter().find(|child| child.name.starts_with('[')).unwrap();
+        assert!(mapping.children.iter().any(|child| child.name == "exc_page_fault"));
+    }
+}
+
+#[test]
+fn looking_at_the_time_of_tasks_does_not_change_the_run() {
+    let mut config = RunConfig::new(MachineSpec::preset("laptop").unwrap());
+    config.memory = Some(24 * MIB);
+    let program = builtin::from_name("zipf", 48 * MIB).unwrap().with_threads(4);
+    let plain = run(&config, &program).unwrap();
+    let (mut outcome, _) = task_time(&config, "zipf", 4);
+    outcome.profile = None;
+    outcome.locks.iter_mut().for_each(|lock| lock.holders.clear());
+    assert_eq!(outcome, plain);
+}
+
+fn sum_of(node: &ProfileNode, name: &str) -> u64 {
+    let own: u64 = node.work.iter().filter(|work| work.name == name).map(|work| work.picos).sum();
+    own + node.children.iter().map(|child| sum_of(child, name)).sum::<u64>()
 }

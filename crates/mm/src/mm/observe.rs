@@ -4,6 +4,7 @@ use super::Mm;
 use crate::frame::FrameFlags;
 use crate::knobs::Knob;
 use crate::machine::Machine;
+use crate::space::VmaView;
 use crate::units::*;
 use crate::zram::ZramStat;
 use crate::zswap::ZswapStat;
@@ -15,6 +16,12 @@ impl<M: Machine> Mm<M> {
     #[inline]
     pub fn root(&self, space: SpaceId) -> Pfn {
         self.core.tables.root(space)
+    }
+
+    /// The range that maps a page.
+    pub fn mapping(&self, space: SpaceId, page: Vpn) -> Option<VmaView> {
+        let range = self.spaces.get(space)?.range_from(page, |_| true);
+        range.filter(|range| range.start <= page)
     }
 
     /// Resident pages of a space.

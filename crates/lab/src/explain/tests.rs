@@ -1,0 +1,111 @@
+//! Planted causes are found.
+
+use super::*;
+use crate::cell::Cell;
+use crate::engine::{Machine, Program};
+use crate::metrics::tests::run;
+use crate::profile::Profile;
+use crate::summary::tests::setup;
+use crate::tree::Share;
+use std::sync::Arc;
+
+/// Runs of a program on two machines.
+fn measured(program: &str, machines: [&str; 2], memory: u64) -> Explanation {
+    let program_ = Arc::new(Program::find(program).unwrap());
+    let mut records = Vec::new();
+    for name in machines {
+        let machine = Arc::new(Machine::find(name).unwrap());
+        let profile = Profile::parse("classic", &[]).unwrap();
+        let mut cell = Cell::new((program, program_.clone()), (name, machine), profile);
+        cell.column = Some(name.to_owned());
+        (cell.config.memory, cell.config.task_time) = (Some(memory), true);
+        records.extend([1, 2].map(|seed| cell.run(seed).unwrap()));
+    }
+    Explanation::of(setup(&machines), &records, 0.0)
+}
+
+#[test]
+fn a_slower_device_is_named_first_with_nearly_all_of_the_difference() {
+    let explanation = measured("zipf:8M", ["laptop", "laptop+slow=3"], 6 << 20);
+    let first = &explanation.causes[0];
+    assert_eq!(
+        (&first.kind[..], &first.what[..]),
+        ("device", "nvme0 reads, do_swap_page on anonymous memory")
+    );
+    assert!(first.share_pct.unwrap() > 85.0, "{first:?}");
+    let devices = explanation.causes.iter().filter(|row| matches!(&row.kind[..], "device" | "throttle"));
+    let share: f64 = devices.filter_map(|row| row.share_pct).sum();
+    assert!((90.0..110.0).contains(&share), "{share}: {:?}", explanation.sentences);
+    assert!(explanation.unexplained.share_pct.unwrap().abs() < 0.1, "{:?}", explanation.unexplained);
+    assert!(explanation.sentences[1].starts_with("Waiting for a device (nvme0 reads"), "{explanation:?}");
+    assert!(explanation.sentences[1].ends_with("[1]."));
+}
+
+#[test]
+fn causes_add_up_to_the_run_time() {
+    for program in ["zipf:8M", "zipf:8M:4", "fork-write:8M"] {
+        let explanation = measured(program, ["laptop", "laptop+cpus=2"], 6 << 20);
+        let sum: f64 = explanation.causes.iter().map(|row| row.time.base).sum();
+        assert!((sum / explanation.run_time.base - 1.0).abs() < 1e-3, "{program}: {sum}");
+        let diffs: f64 = explanation.causes.iter().map(|row| row.time.diff).sum();
+        let all = diffs + explanation.unexplained.diff;
+        assert!((all - explanation.run_time.diff).abs() < 1.0, "{program}: {all}");
+    }
+}
+
+/// A run of `tasks` tasks whose time is this work, in microseconds, below a fault.
+fn planted(profile: &str, seed: u64, micros: u64, tasks: u64, work: &[(&str, u64)]) -> RunRecord {
+    let share =
+        |&(name, micros): &(&str, u64)| Share { name: name.into(), count: 1, picos: micros * 1_000_000 };
+    let fault = Tree {
+        name: "exc_page_fault".into(),
+        entered: 7,
+        work: work.iter().map(share).collect(),
+        ..Tree::default()
+    };
+    let tree = Tree { name: "tasks".into(), children: vec![fault], ..Tree::default() };
+    let mut record = run(profile, seed, micros * 1000, &[]);
+    record.work.tasks = tasks;
+    record.task_time = Some(TaskTime { tree, missed_picos: 0 });
+    record
+}
+
+#[test]
+fn a_lock_that_more_tasks_wait_for_is_named_first() {
+    let (work, more) = ([("fault_entry", 200)], [("fault_entry", 202), ("lock_wait:lru_lock", 60)]);
+    let runs = [1, 2].map(|seed| planted("a", seed, 100, 2, &work));
+    let slower = [1, 2].map(|seed| planted("b", seed, 131, 2, &more));
+    let explanation = Explanation::of(setup(&["a", "b"]), &[runs, slower].concat(), 0.0);
+    let first = &explanation.causes[0];
+    assert_eq!((&first.kind[..], &first.what[..], first.with_count), ("spin", "lru_lock", 1.0));
+    // Two tasks were at work at once: 60 us of both are 30 us of the run.
+    assert_eq!((first.time.diff, explanation.run_time.diff), (30_000.0, 31_000.0));
+    assert_eq!((explanation.causes[1].base_count, explanation.at_work), (7.0, [2.0; 2]));
+    assert!(explanation.unexplained.diff.abs() < 1e-6);
+    let expected = "Spinning for a lock (lru_lock) takes 30.0 us more (count 1 instead of 0): 96.8 % of the difference [1].";
+    assert_eq!(explanation.sentences[1], expected);
+    assert_eq!(explanation.sentences.last().unwrap(), "Not explained: 0.0 % of the difference (0 ns).");
+}
+
+#[test]
+fn tasks_that_overlap_less_are_not_explained() {
+    let work = [("fault_entry", 200)];
+    let runs = [planted("a", 1, 100, 2, &work), planted("b", 1, 125, 2, &work)];
+    let explanation = Explanation::of(setup(&["a", "b"]), &runs, 0.0);
+    assert_eq!(explanation.at_work, [2.0, 1.6]);
+    let last = explanation.sentences.last().unwrap();
+    assert_eq!(
+        last,
+        "Not explained: 100.0 % of the difference (+25.0 us; 1.60 tasks were at work at once instead of 2.00)."
+    );
+}
+
+#[test]
+fn equal_sides_have_no_shares() {
+    let work = [("fault_entry", 200)];
+    let runs = [planted("a", 1, 200, 1, &work), planted("b", 1, 200, 1, &work)];
+    let explanation = Explanation::of(setup(&["a", "b"]), &runs, 0.0);
+    assert_eq!(explanation.sentences, ["b takes as long as a: 200 us."]);
+    assert_eq!((explanation.unexplained.share_pct, explanation.causes[0].share_pct), (None, None));
+    assert!(explanation.text(100).contains("n/a"));
+}

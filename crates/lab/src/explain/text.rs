@@ -1,0 +1,183 @@
+//! An explanation in sentences, and the table that proves them.
+
+use super::cause::Cause;
+use super::{Both, CauseRow, Explanation};
+use crate::grid::Grid;
+use crate::human;
+use crate::table::heading;
+use std::fmt::Write;
+
+/// The most causes that get a sentence, and the share of the difference, in per cent, that a cause must have for one.
+const SENTENCES: usize = 6;
+const WORTH_IT: f64 = 2.0;
+/// The share below which a cause has no row by itself.
+const SMALL: f64 = 1.0;
+/// The fewest rows that the table has, if there are so many causes, and the most.
+const ROWS: (usize, usize) = (5, 15);
+
+/// The explanation in sentences, without those that the head of the table has.
+pub(super) fn sentences(of: &Explanation) -> Vec<String> {
+    let mut sentences = vec![difference(of)];
+    if of.run_time.diff == 0.0 {
+        return sentences;
+    }
+    let large = |row: &&(usize, &CauseRow)| row.1.share_pct.is_some_and(|share| share.abs() >= WORTH_IT);
+    let rows = of.causes.iter().enumerate().collect::<Vec<_>>();
+    sentences.extend(rows.iter().filter(large).take(SENTENCES).map(|&(at, row)| sentence(at + 1, row)));
+    let [base, with] = of.at_work.map(|tasks| format!("{tasks:.2}"));
+    let tasks = if base == with {
+        String::new()
+    } else {
+        format!("; {with} tasks were at work at once instead of {base}")
+    };
+    let share = percent(of.unexplained.share_pct);
+    sentences
+        .push(format!("Not explained: {share} of the difference ({}{tasks}).", signed(of.unexplained.diff)));
+    sentences
+}
+
+/// What is to be explained.
+fn difference(of: &Explanation) -> String {
+    let Both { base, with, diff, diff_ci } = of.run_time;
+    let [name_base, name_with] = [0, 1].map(|side| of.setup.profiles.get(side).map_or("", |name| name));
+    if diff == 0.0 {
+        return format!("{name_with} takes as long as {name_base}: {}.", time(base));
+    }
+    let relative = if base > 0.0 { format!(" ({:.2} %)", diff.abs() * 100.0 / base) } else { String::new() };
+    let interval = match diff_ci {
+        Some(ends) => format!(", difference {}", interval(ends)),
+        None => String::new(),
+    };
+    let chance = if of.run_time.may_be_chance() { " The difference may be chance." } else { "" };
+    format!(
+        "{name_with} takes {}{relative} {} than {name_base}: {} instead of {}{interval}.{chance}",
+        time(diff.abs()),
+        if diff > 0.0 { "longer" } else { "less" },
+        time(with),
+        time(base),
+    )
+}
+
+/// What a cause does to the difference, with the number of its row.
+fn sentence(number: usize, row: &CauseRow) -> String {
+    let what = if row.what.is_empty() { String::new() } else { format!(" ({})", row.what) };
+    let [base, with] = [row.base_count, row.with_count].map(|count| human::number(count, ""));
+    let counts = match row.base_count + row.with_count {
+        0.0 => String::new(),
+        _ if base == with => format!(" (count {base} on both sides)"),
+        _ => format!(" (count {with} instead of {base})"),
+    };
+    let chance = if row.time.may_be_chance() { ", which may be chance" } else { "" };
+    format!(
+        "{}{what} takes {} {}{counts}: {} of the difference{chance} [{number}].",
+        Cause::subject(&row.kind),
+        time(row.time.diff.abs()),
+        if row.time.diff > 0.0 { "more" } else { "less" },
+        percent(row.share_pct),
+    )
+}
+
+/// Sentences and tables.
+pub(super) fn render(of: &Explanation, width: usize) -> String {
+    let mut text = heading(&of.setup);
+    if let Some(machine) = &of.with_machine {
+        let _ = writeln!(text, "with     machine {machine}");
+    }
+    if let Some(memory) = of.with_memory {
+        let _ = writeln!(text, "with     memory {}", human::bytes(memory as f64));
+    }
+    text.push('\n');
+    for sentence in &of.sentences {
+        text.push_str(&human::wrapped(sentence, 0, width));
+    }
+    let _ = write!(text, "\n{}\n{}", causes(of, width), daemons(of, width));
+    text.push('\n');
+    let [base, with] = of.at_work;
+    let _ = writeln!(
+        text,
+        "times of causes are parts of the run time: the tasks' time by {base:.2}, the tasks at work at once in the base (with: \
+         {with:.2})"
+    );
+    text.extend(of.warnings.iter().map(|warning| format!("note: {warning}\n")));
+    text
+}
+
+fn causes(of: &Explanation, width: usize) -> String {
+    let mut grid =
+        Grid::new(["row", "cause", "base", "with", "difference", "share", "95% interval", "times"]);
+    let row = |grid: &mut Grid, [number, name, share, counts]: [String; 4], time_of: &Both| {
+        grid.row([
+            number,
+            name,
+            time(time_of.base),
+            time(time_of.with),
+            signed(time_of.diff),
+            share,
+            time_of.diff_ci.map_or("n/a".to_owned(), interval),
+            counts,
+        ]);
+    };
+    let is_large = |row: &CauseRow| row.share_pct.is_none_or(|share| share.abs() >= SMALL);
+    let large = of.causes.iter().take_while(|row| is_large(row)).count();
+    let (shown, rest) = of.causes.split_at(large.clamp(ROWS.0, ROWS.1).min(of.causes.len()));
+    for (at, cause) in shown.iter().enumerate() {
+        let words = [(at + 1).to_string(), cause.name(), percent(cause.share_pct), cause.counts()];
+        row(&mut grid, words, &cause.time);
+    }
+    let mut plain = |name: String, base: f64, with: f64, diff: f64| {
+        let share = (of.run_time.diff != 0.0).then(|| diff * 100.0 / of.run_time.diff);
+        grid.row([
+            String::new(),
+            name,
+            time(base),
+            time(with),
+            signed(diff),
+            percent(share),
+            String::new(),
+            String::new(),
+        ]);
+    };
+    if !rest.is_empty() {
+        let sum = |of: fn(&Both) -> f64| rest.iter().map(|row| of(&row.time)).sum();
+        plain(
+            human::plural(rest.len() as u64, "smaller cause", "smaller causes"),
+            sum(|time| time.base),
+            sum(|time| time.with),
+            sum(|time| time.diff),
+        );
+    }
+    let sum = |of_time: fn(&Both) -> f64| -> f64 { of.causes.iter().map(|row| of_time(&row.time)).sum() };
+    let [base, with] = [of.run_time.base - sum(|time| time.base), of.run_time.with - sum(|time| time.with)];
+    plain("not explained".to_owned(), base, with, of.unexplained.diff);
+    let run_time =
+        ["", "run time", &percent((of.run_time.diff != 0.0).then_some(100.0)), ""].map(str::to_owned);
+    row(&mut grid, run_time, &of.run_time);
+    grid.keys(1);
+    grid.join([2, 3, 4, 5, 7]);
+    grid.render(|column| column <= 1, width)
+}
+
+fn daemons(of: &Explanation, width: usize) -> String {
+    let mut grid = Grid::new(["CPU time besides the tasks'", "base", "with", "difference", "95% interval"]);
+    for (name, both) in of.daemons.iter().filter(|(_, both)| both.base + both.with > 0.0) {
+        let interval = both.diff_ci.map_or("n/a".to_owned(), interval);
+        grid.row([name.clone(), time(both.base), time(both.with), signed(both.diff), interval]);
+    }
+    grid.render(|column| column == 0, width)
+}
+
+fn time(nanos: f64) -> String {
+    human::number(nanos, "ns")
+}
+
+fn signed(nanos: f64) -> String {
+    format!("{}{}", if nanos > 0.0 { "+" } else { "" }, time(nanos))
+}
+
+fn interval([low, high]: [f64; 2]) -> String {
+    format!("[{}, {}]", signed(low), signed(high))
+}
+
+fn percent(share: Option<f64>) -> String {
+    share.map_or("n/a".to_owned(), |share| format!("{:.1} %", share + 0.0))
+}
