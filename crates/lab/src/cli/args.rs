@@ -61,8 +61,8 @@ Simulated and booted machine side by side: pagefold boot zipf:64M --memory 50% -
     Compare(CompareArgs),
     /// Explain why a setting makes a program faster or slower: by what its tasks' time was, cause by cause
     #[command(after_help = "\
-The time of the program's tasks is divided, to the last picosecond, into what they did and what they waited for: faults on which
-mapping, which device, which lock, reclaim, flushes, other tasks (docs/explain.md). Each sentence names its row of the table.
+The time of the program's tasks is divided into what they did and what they waited for: faults on which file, which device, which
+lock, reclaim, flushes, other tasks (docs/explain.md). Each sentence names its row of the table.
 
 Examples:
   pagefold explain traces/sqlite.pft --memory 50% --with classic+vm.swappiness=10
