@@ -91,6 +91,11 @@ impl Both {
         }
     }
 
+    /// A part of the difference in per cent; `None` if there is no difference, or none that is sure.
+    pub fn share(&self, part: f64) -> Option<f64> {
+        (self.diff != 0.0 && !self.may_be_chance()).then(|| part * 100.0 / self.diff)
+    }
+
     /// Whether the difference may be chance.
     pub fn may_be_chance(&self) -> bool {
         self.diff_ci.is_some_and(|[low, high]| low <= 0.0 && high >= 0.0)
@@ -102,7 +107,7 @@ impl Both {
 pub struct Part {
     /// Nanoseconds.
     pub diff: f64,
-    /// Its share of the difference of the run times in per cent; `null` if they are the same.
+    /// Its share of the difference of the run times in per cent; `null` if they are the same, or may be.
     pub share_pct: Option<f64>,
 }
 
@@ -116,7 +121,7 @@ pub struct CauseRow {
     /// Its part of the run times.
     #[serde(flatten)]
     pub time: Both,
-    /// Its share of the difference of the run times in per cent; `null` if they are the same.
+    /// Its share of the difference of the run times in per cent; `null` if they are the same, or may be.
     pub share_pct: Option<f64>,
     /// How often it was there, as means over the runs: faults, calls, sleeps, or units of work.
     pub base_count: f64,
@@ -181,11 +186,10 @@ impl Explanation {
         let runs: Vec<[Run; 2]> = pairs.iter().map(|pair| pair.map(Run::of)).collect();
         let times = |side: usize| runs.iter().map(|pair| pair[side].picos / 1000.0).collect::<Vec<_>>();
         let run_time = Both::of(&times(0), &times(1));
-        let share = |diff: f64| (run_time.diff != 0.0).then(|| diff * 100.0 / run_time.diff);
-        let causes = causes(&runs, share);
+        let causes = causes(&runs, |diff| run_time.share(diff));
         let explained: f64 = causes.iter().map(|row| row.time.diff).sum();
         let diff = run_time.diff - explained;
-        let unexplained = Part { diff, share_pct: share(diff) };
+        let unexplained = Part { diff, share_pct: run_time.share(diff) };
         let mean =
             |side: usize| statistics::mean(&runs.iter().map(|pair| pair[side].at_work).collect::<Vec<_>>());
         let warnings: BTreeSet<String> = records.iter().flat_map(|run| run.warnings.clone()).collect();

@@ -109,3 +109,20 @@ fn equal_sides_have_no_shares() {
     assert_eq!((explanation.unexplained.share_pct, explanation.causes[0].share_pct), (None, None));
     assert!(explanation.text(100).contains("n/a"));
 }
+
+#[test]
+fn parts_of_a_difference_that_may_be_chance_are_no_shares() {
+    let side = |name: &str, seed: u64, micros: u64, spun: u64| {
+        planted(name, seed, micros, 1, &[("fault_entry", micros - spun), ("lock_wait:lru_lock", spun)])
+    };
+    let runs = [side("a", 1, 200, 50), side("a", 2, 100, 50), side("b", 1, 100, 10), side("b", 2, 190, 10)];
+    let explanation = Explanation::of(setup(&["a", "b"]), &runs, 0.0);
+    assert!(
+        explanation.run_time.may_be_chance() && explanation.causes.iter().all(|row| row.share_pct.is_none())
+    );
+    let sentences = explanation.sentences.join("\n");
+    assert!(
+        sentences.contains("no shares") && sentences.contains("(lru_lock) takes 40.0 us less"),
+        "{sentences}"
+    );
+}

@@ -7,13 +7,13 @@ use crate::human;
 use crate::table::heading;
 use std::fmt::Write;
 
-/// The most causes that get a sentence, and the share of the difference, in per cent, that a cause must have for one.
+/// The most causes that get a sentence, and the share of the largest cause's difference that one must have for it.
 const SENTENCES: usize = 6;
-const WORTH_IT: f64 = 2.0;
-/// The share below which a cause has no row by itself.
-const SMALL: f64 = 1.0;
-/// The fewest rows that the table has, if there are so many causes, and the most.
-const ROWS: (usize, usize) = (5, 15);
+const WORTH_IT: f64 = 0.05;
+/// The same of rows by themselves; the first few have one in any case.
+const ROWS: usize = 15;
+const WORTH_A_ROW: f64 = 0.02;
+const FIRST_ROWS: usize = 5;
 
 /// The explanation in sentences, without those that the head of the table has.
 pub(super) fn sentences(of: &Explanation) -> Vec<String> {
@@ -21,19 +21,26 @@ pub(super) fn sentences(of: &Explanation) -> Vec<String> {
     if of.run_time.diff == 0.0 {
         return sentences;
     }
-    let large = |row: &&(usize, &CauseRow)| row.1.share_pct.is_some_and(|share| share.abs() >= WORTH_IT);
-    let rows = of.causes.iter().enumerate().collect::<Vec<_>>();
-    sentences.extend(rows.iter().filter(large).take(SENTENCES).map(|&(at, row)| sentence(at + 1, row)));
+    let large = of.causes.iter().take_while(|row| is_large(of, row, WORTH_IT)).take(SENTENCES);
+    sentences.extend(large.enumerate().map(|(at, row)| sentence(at + 1, row)));
     let [base, with] = of.at_work.map(|tasks| format!("{tasks:.2}"));
     let tasks = if base == with {
         String::new()
     } else {
         format!("; {with} tasks were at work at once instead of {base}")
     };
-    let share = percent(of.unexplained.share_pct);
+    let rest = signed(of.unexplained.diff);
+    sentences.push(match of.unexplained.share_pct {
+        None => format!("Not explained: {rest}{tasks}."),
+        share => format!("Not explained: {} of the difference ({rest}{tasks}).", percent(share)),
+    });
     sentences
-        .push(format!("Not explained: {share} of the difference ({}{tasks}).", signed(of.unexplained.diff)));
-    sentences
+}
+
+/// Whether a cause makes at least this share of what the largest does.
+fn is_large(of: &Explanation, row: &CauseRow, share: f64) -> bool {
+    let largest = of.causes.first().map_or(0.0, |row| row.time.diff.abs());
+    row.time.diff != 0.0 && row.time.diff.abs() >= largest * share
 }
 
 /// What is to be explained.
@@ -48,7 +55,11 @@ fn difference(of: &Explanation) -> String {
         Some(ends) => format!(", difference {}", interval(ends)),
         None => String::new(),
     };
-    let chance = if of.run_time.may_be_chance() { " The difference may be chance." } else { "" };
+    let chance = if of.run_time.may_be_chance() {
+        " The difference may be chance, so no shares of it are told."
+    } else {
+        ""
+    };
     format!(
         "{name_with} takes {}{relative} {} than {name_base}: {} instead of {}{interval}.{chance}",
         time(diff.abs()),
@@ -68,12 +79,15 @@ fn sentence(number: usize, row: &CauseRow) -> String {
         _ => format!(" (count {with} instead of {base})"),
     };
     let chance = if row.time.may_be_chance() { ", which may be chance" } else { "" };
+    let share = match row.share_pct {
+        None => String::new(),
+        share => format!(": {} of the difference", percent(share)),
+    };
     format!(
-        "{}{what} takes {} {}{counts}: {} of the difference{chance} [{number}].",
+        "{}{what} takes {} {}{counts}{share}{chance} [{number}].",
         Cause::subject(&row.kind),
         time(row.time.diff.abs()),
         if row.time.diff > 0.0 { "more" } else { "less" },
-        percent(row.share_pct),
     )
 }
 
@@ -117,15 +131,14 @@ fn causes(of: &Explanation, width: usize) -> String {
             counts,
         ]);
     };
-    let is_large = |row: &CauseRow| row.share_pct.is_none_or(|share| share.abs() >= SMALL);
-    let large = of.causes.iter().take_while(|row| is_large(row)).count();
-    let (shown, rest) = of.causes.split_at(large.clamp(ROWS.0, ROWS.1).min(of.causes.len()));
+    let large = of.causes.iter().take_while(|row| is_large(of, row, WORTH_A_ROW)).count();
+    let (shown, rest) = of.causes.split_at(large.clamp(FIRST_ROWS, ROWS).min(of.causes.len()));
     for (at, cause) in shown.iter().enumerate() {
         let words = [(at + 1).to_string(), cause.name(), percent(cause.share_pct), cause.counts()];
         row(&mut grid, words, &cause.time);
     }
     let mut plain = |name: String, base: f64, with: f64, diff: f64| {
-        let share = (of.run_time.diff != 0.0).then(|| diff * 100.0 / of.run_time.diff);
+        let share = of.run_time.share(diff);
         grid.row([
             String::new(),
             name,
@@ -149,8 +162,7 @@ fn causes(of: &Explanation, width: usize) -> String {
     let sum = |of_time: fn(&Both) -> f64| -> f64 { of.causes.iter().map(|row| of_time(&row.time)).sum() };
     let [base, with] = [of.run_time.base - sum(|time| time.base), of.run_time.with - sum(|time| time.with)];
     plain("not explained".to_owned(), base, with, of.unexplained.diff);
-    let run_time =
-        ["", "run time", &percent((of.run_time.diff != 0.0).then_some(100.0)), ""].map(str::to_owned);
+    let run_time = ["", "run time", &percent(of.run_time.share(of.run_time.diff)), ""].map(str::to_owned);
     row(&mut grid, run_time, &of.run_time);
     grid.keys(1);
     grid.join([2, 3, 4, 5, 7]);
@@ -179,5 +191,6 @@ fn interval([low, high]: [f64; 2]) -> String {
 }
 
 fn percent(share: Option<f64>) -> String {
-    share.map_or("n/a".to_owned(), |share| format!("{:.1} %", share + 0.0))
+    // Adding zero turns -0 into 0.
+    share.map_or("n/a".to_owned(), |share| format!("{:.1} %", (share * 10.0).round() / 10.0 + 0.0))
 }
