@@ -1,10 +1,9 @@
 //! The record of a run: plain data that can be written, read and compared.
 
-use crate::explain::TaskTime;
 use crate::human;
 use crate::locks::{LineRecord, LockRecord};
 use crate::statistics::{Change, Interval};
-use crate::tree::Tree;
+use crate::tree::{TaskTime, Tree};
 use mm::stat::Stat;
 use mm::units::PAGE_SIZE;
 use serde::{Deserialize, Serialize};

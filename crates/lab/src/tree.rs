@@ -27,6 +27,15 @@ pub struct Tree {
     pub children: Vec<Tree>,
 }
 
+/// What the time of a program's tasks was in a run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct TaskTime {
+    /// Functions, below mappings and files where they are about one, and what the time in them was.
+    pub tree: Tree,
+    /// Picoseconds of tasks' lives that it does not have; negative: that it has too much.
+    pub missed_picos: i64,
+}
+
 /// Work of one kind in one place.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Share {

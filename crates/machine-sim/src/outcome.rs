@@ -86,7 +86,8 @@ pub struct Outcome {
     pub optimum: Option<OptimumReport>,
     /// Where CPU time went, if the run kept a profile ([`RunConfig::profile`](crate::RunConfig::profile)).
     pub profile: Option<ProfileNode>,
-    /// What the time of the program's tasks was, if the run kept that ([`RunConfig::task_time`](crate::RunConfig::task_time)).
+    /// What the time of the program's tasks was, if the run kept that
+    /// ([`RunConfig::task_time`](crate::RunConfig::task_time)).
     pub task_time: Option<TaskTime>,
     /// What happened at locks, if CPUs wait for each other; by whom needs the profile.
     pub locks: Vec<LockOutcome>,

@@ -2,7 +2,6 @@
 
 use super::{Machine, Program};
 use crate::error::{Error, Result};
-use crate::explain::TaskTime;
 use crate::human;
 use crate::locks::{LineRecord, LockRecord};
 use crate::record::{
@@ -10,7 +9,7 @@ use crate::record::{
     Measured, OptimumRecord, OracleRecord, RunRecord, StateRecord, WorkDone, ZoneRecord,
 };
 use crate::replay;
-use crate::tree::{Share, Tree};
+use crate::tree::{Share, TaskTime, Tree};
 use machine_sim::{
     BoundLevel, BoundReport, CauseCount, Fragmented, GroupOutcome, LineOutcome, LockOutcome, LockTally,
     MemoryState, OptimumReport, Outcome, ProfileNode, RunConfig, Visited, ZoneState,

@@ -19,17 +19,8 @@ use crate::statistics::{self, Change, Interval};
 use crate::summary::{Setup, complete_pairs};
 use crate::tree::Tree;
 use cause::{Cause, OWN_SLEEP, Place, TOGETHER};
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
-
-/// What the time of a program's tasks was in a run.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct TaskTime {
-    /// Functions, below mappings and files where they are about one, and what the time in them was.
-    pub tree: Tree,
-    /// Picoseconds of tasks' lives that it does not have; negative: that it has too much.
-    pub missed_picos: i64,
-}
 
 /// The result of `pagefold explain`; its keys are a promise (docs/json.md).
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -55,7 +46,7 @@ pub struct Explanation {
     pub causes: Vec<CauseRow>,
     /// The part of the difference that no cause has.
     pub unexplained: Part,
-    /// CPU time that no task of the program had, by who had it. It is in no cause.
+    /// CPU time that no task of the program had, by owner. It is in no cause.
     pub daemons: BTreeMap<String, Both>,
     /// Whether both sides did the same work with each seed.
     pub same_work: bool,
@@ -242,7 +233,7 @@ fn causes(runs: &[[Run; 2]], share: impl Fn(f64) -> Option<f64>) -> Vec<CauseRow
     rows
 }
 
-/// CPU time besides the tasks', by who had it.
+/// CPU time besides the tasks', by owner.
 fn daemons(pairs: &[[&RunRecord; 2]]) -> BTreeMap<String, Both> {
     let of = |run: &RunRecord, name: &str| {
         let roots = run.profile_tree.iter().flat_map(|tree| &tree.children);

@@ -6,7 +6,7 @@ use crate::engine::{Machine, Program};
 use crate::metrics::tests::run;
 use crate::profile::Profile;
 use crate::summary::tests::setup;
-use crate::tree::Share;
+use crate::tree::{Share, TaskTime};
 use std::sync::Arc;
 
 /// Runs of a program on two machines.

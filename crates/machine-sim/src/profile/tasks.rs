@@ -191,7 +191,7 @@ impl Profiler {
             }
         };
         if !turn.switched {
-            // Nobody else ran: all that the CPU did were interrupts, and what others made it wait for, which the tree
+            // No other task ran: all that the CPU did were interrupts, and what others made it wait for, which the tree
             // has.
             let interrupts = gone.interrupts.min(gone.clock);
             note(Kind::Part(Part::Interrupted), interrupts);
