@@ -31,6 +31,13 @@ pub fn tell(settings: &[&str]) {
     }
 }
 
+/// Whether the kernel clears each page that it hands out (`init_on_alloc`). It says so when it boots.
+pub fn clears_pages() -> Option<bool> {
+    let messages = sys::kernel_messages();
+    let (_, rest) = messages.split_once("heap alloc:")?;
+    Some(rest.starts_with("on"))
+}
+
 fn say(name: &str, value: impl Display) {
     print(format_args!("@condition {name} = {value}"));
 }

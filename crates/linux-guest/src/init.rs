@@ -316,6 +316,9 @@ fn run(
     for (name, value) in times.named() {
         print(format_args!("@metric {name} {value}"));
     }
+    if let Some(clears) = facts::clears_pages() {
+        print(format_args!("@metric clears_pages {}", u8::from(clears)));
+    }
     print(format_args!("@metric hidden_pages {}", hidden_memory.hidden()));
     print(format_args!("@metric managed_pages {}", hidden_memory.managed()));
     let [accesses, progress] = [&state.accesses, &state.progress].map(|sum| sum.load(SeqCst));

@@ -32,6 +32,7 @@ pub mod nr {
     pub const RMDIR: u64 = 84;
     pub const UNLINK: u64 = 87;
     pub const GETRUSAGE: u64 = 98;
+    pub const SYSLOG: u64 = 103;
     pub const SETSCHEDULER: u64 = 144;
     pub const MLOCK: u64 = 149;
     pub const MLOCKALL: u64 = 151;
@@ -321,6 +322,16 @@ pub fn wait_for(pid: i64, block: bool) -> Result<Option<Ended>, Code> {
     // SAFETY: the kernel writes the status.
     let pid = unsafe { call(nr::WAIT4, [pid as u64, &raw mut status as u64, flags, 0]) }?;
     Ok((pid != 0).then_some(Ended { pid, signal: status & 0x7f, status: status >> 8 & 0xff }))
+}
+
+/// What the kernel has said so far, without what no longer fits into its buffer.
+pub fn kernel_messages() -> String {
+    const READ_ALL: u64 = 3;
+    let mut bytes = vec![0u8; 256 << 10];
+    // SAFETY: the kernel writes into the buffer.
+    let len = unsafe { call(nr::SYSLOG, [READ_ALL, bytes.as_mut_ptr() as u64, bytes.len() as u64]) };
+    bytes.truncate(len.unwrap_or(0) as usize);
+    String::from_utf8_lossy(&bytes).into_owned()
 }
 
 /// Nanoseconds that children which were waited for have spent in user mode.

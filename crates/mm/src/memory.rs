@@ -319,6 +319,14 @@ impl<M: Machine> Memory<M> {
         self.mmu.charge(Work::ZeroPage, u64::from(count));
     }
 
+    /// Zero a page that was just handed out, unless that has been done already.
+    #[inline]
+    pub(crate) fn zero_new(&self, page: Pfn) {
+        if !self.mmu.clears_pages() {
+            self.zero(page, 1);
+        }
+    }
+
     /// Copy pages into part of a folio that no other task or CPU can see yet.
     #[inline]
     pub fn copy(&self, to: Pfn, from: Source) {

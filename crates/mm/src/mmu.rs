@@ -1,6 +1,6 @@
 //! State of floors 1 to 4: the machine, its records, and every CPU's cached translations.
 
-use crate::knobs::Knobs;
+use crate::knobs::{Knob, Knobs};
 use crate::machine::Machine;
 use crate::platform::Platform;
 use crate::tlb::Tlb;
@@ -10,6 +10,14 @@ pub struct Mmu<M> {
     platform: Platform<M>,
     /// Cached translations, and the flushes owed for removed ones.
     pub tlb: Tlb,
+}
+
+impl<M> Mmu<M> {
+    /// Whether each page is cleared when it is handed out.
+    #[inline]
+    pub(crate) fn clears_pages(&self) -> bool {
+        self.knobs.get(Knob::InitOnAlloc) != 0
+    }
 }
 
 impl<M> core::ops::Deref for Mmu<M> {

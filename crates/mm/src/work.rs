@@ -37,6 +37,7 @@ named_table! {
         SwapSlot "swap_slot" "allocate or free one slot of swap space";
         IoSubmit "io_submit" "build and submit one block request";
         IoComplete "io_complete" "handle the end of one block request";
+        IoSync "io_sync" "have a device that answers at once serve one request";
         ZsObject "zs_object" "allocate, free or move one object of compressed memory";
         CompressLzoRle "compress_lzo_rle" "compress one page with lzo-rle";
         CompressLz4 "compress_lz4" "compress one page with lz4";

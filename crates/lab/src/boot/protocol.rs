@@ -46,6 +46,8 @@ pub const METRICS: &[&str] = &[
     "warm_disk_idle_nanos",
     "warm_disk_idle_large_nanos",
     "warm_disk_working_nanos",
+    // Whether the kernel clears each page that it hands out.
+    "clears_pages",
     // What the program spent in user mode, the instructions that it computed there, and what the probe took.
     "user_nanos",
     "computed",

@@ -303,7 +303,9 @@ impl<'a> Subject<'a> {
         let packing = self.areas.packing();
         let Twin { machine, text: twin, devices_pace, warnings } =
             twin::twin(&name, (&self.shape, kernels), (speed, packing.as_ref()), job.icount)?;
-        let simulated = self.simulated((&machine, devices_pace), &linux.kernel)?;
+        let knobs =
+            twins_knobs(&job.profile.knobs, &self.shape, &job.append, (&linux.kernel, speed.clears_pages));
+        let simulated = self.simulated((&machine, devices_pace), &knobs)?;
         let booted = booted()?;
         let setup = setup(job, &name, self.shape.memory(), &self.program);
         let runs = Runs { boots: job.boots, linux: &linux.runs, simulated: &simulated, booted: &booted };
@@ -364,22 +366,22 @@ impl<'a> Subject<'a> {
     }
 
     /// The twin's.
-    fn simulated(&self, machine: (&Machine, f64), kernel: &str) -> Result<Vec<RunRecord>> {
-        self.boots_by_seed().map(|boot| self.simulate(machine, kernel, boot)).collect()
+    fn simulated(&self, machine: (&Machine, f64), knobs: &[(Knob, u64)]) -> Result<Vec<RunRecord>> {
+        self.boots_by_seed().map(|boot| self.simulate(machine, knobs, boot)).collect()
     }
 
     /// A boot of the twin with this seed and number.
     fn simulate(
         &self,
         (machine, devices_pace): (&Machine, f64),
-        kernel: &str,
+        knobs: &[(Knob, u64)],
         (seed, boot): (u64, u32),
     ) -> Result<RunRecord> {
         if interrupt::requested() {
             return Err(Error::Interrupted("interrupted while the simulated machine ran".into()));
         }
         let profile = &self.job.profile;
-        let knobs = twins_knobs(&profile.knobs, &self.shape, &self.job.append, kernel);
+        let knobs = knobs.to_vec();
         let memory = Some(self.shape.memory());
         // With --icount QEMU has one thread for all CPUs.
         let in_turn = self.job.icount;
@@ -438,13 +440,20 @@ impl<'a> Subject<'a> {
 }
 
 /// The profile's knobs; the reserve that the guest is given, too; what more words for Linux mean for ours: without
-/// control groups no decision waits for their statistics; and what the guest's file system has in this kernel.
-fn twins_knobs(knobs: &[(Knob, u64)], shape: &Shape, append: &str, kernel: &str) -> Vec<(Knob, u64)> {
+/// control groups no decision waits for their statistics; what the guest's file system has in this kernel; and whether
+/// that clears each page that it hands out.
+fn twins_knobs(
+    knobs: &[(Knob, u64)],
+    shape: &Shape,
+    append: &str,
+    (kernel, clears_pages): (&str, bool),
+) -> Vec<(Knob, u64)> {
     let without = append.split_whitespace().any(|word| word == "cgroup_disable=memory");
     let reserve = (Knob::MinFreeKbytes, conditions::min_free(knobs, shape.memory() / PAGE_SIZE));
     let more = without.then_some((Knob::MemcgFlushMs, 0));
     let large = (find::numbers(kernel) >= EXT4_LARGE_FOLIOS.to_vec()).then_some((Knob::FileMaxOrder, 9));
-    knobs.iter().copied().chain([reserve]).chain(more).chain(large).collect()
+    let clears = (Knob::InitOnAlloc, clears_pages.into());
+    knobs.iter().copied().chain([reserve, clears]).chain(more).chain(large).collect()
 }
 
 /// Since this version ext4 has folios of up to 2 MiB.

@@ -57,6 +57,12 @@ pub fn settings(knobs: &[(Knob, u64)], pages: u64) -> Result<Vec<Setting>> {
                     knob.info().name
                 )));
             }
+            Knob::InitOnAlloc if value != 0 => {
+                return Err(Error::Input(
+                    "init_on_alloc=1: for Linux it is a word at boot, --append init_on_alloc=1, and the simulated machine follows"
+                        .into(),
+                ));
+            }
             Knob::TierPolicy | Knob::TierMigration | Knob::TierBalance if value != 0 => {
                 return Err(Error::Input(format!(
                     "{}={}: Linux promotes by hint faults only",

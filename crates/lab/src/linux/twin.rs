@@ -13,6 +13,7 @@ use crate::boot::{Second, Shape};
 use crate::engine::Machine;
 use crate::error::{Error, Result};
 use machine_sim::run;
+use mm::knobs::Knob;
 use mm::units::PAGE_SIZE;
 use program::probe::{Probe, Times};
 use serde::{Deserialize, Serialize};
@@ -36,6 +37,8 @@ const MOST_OF_ACCESS: f64 = 100_000.0;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Speed {
+    /// Whether the kernel clears each page that it hands out.
+    pub clears_pages: bool,
     /// Nanoseconds of a fault that clears a page.
     pub fault_nanos: f64,
     /// Nanoseconds of a fault that maps the page of zeroes.
@@ -193,6 +196,8 @@ impl Clock {
 #[derive(Clone, Copy)]
 struct Slow<'a> {
     clock: Clock,
+    /// Its kernel clears each page that it hands out.
+    clears_pages: bool,
     costs: Costs,
     /// What compresses, if something does.
     packing: Option<&'a Packing>,
@@ -200,7 +205,7 @@ struct Slow<'a> {
 
 /// The description of a machine of this shape, with pages of the kernel, a clock, latency of its disk and costs.
 fn description(shape: &Shape, kernels: u64, disk: &Disk, slow: &Slow<'_>) -> String {
-    let &Slow { clock, costs, packing } = slow;
+    let &Slow { clock, costs, packing, .. } = slow;
     let &Disk { micros, mbs, late, .. } = disk;
     let micros = (10.0 * micros).round() / 10.0;
     let swapping = match shape.swap * PAGE_SIZE {
@@ -296,45 +301,56 @@ pub fn twin(
     };
     let costs = as_slow((speed, packing), clock, &mut clamps)?;
     let disk = Disk::of(speed, counted, &mut clamps);
-    let text = description(shape, kernels, &disk, &Slow { clock, costs, packing });
+    let slow = Slow { clock, clears_pages: speed.clears_pages, costs, packing };
+    let text = description(shape, kernels, &disk, &slow);
     let machine = Machine::from_toml(name, &text)?;
     Ok(Twin { machine, text, devices_pace: disk.pace, warnings: clamps.0 })
 }
 
+/// Nanoseconds of compressing or decompressing that are certainly more than what a page of zeroes takes instead.
+const PACKING: f64 = 50_000.0;
+
 /// The costs with which the probe takes as long as in the guest. What other faults take beyond one that maps the page
 /// of zeroes is a page's zeroing or copying.
 fn as_slow((speed, packing): (Speed, Option<&Packing>), clock: Clock, clamps: &mut Clamps) -> Result<Costs> {
-    let probe = |costs| probe(Slow { clock, costs, packing });
+    let probe = |costs| probe(Slow { clock, clears_pages: speed.clears_pages, costs, packing });
     // With the least that a cost may be, the probe shows what a fault takes besides.
     let least = 1.0;
-    let mut rest = |what: &str, measured: f64, besides: u64| match measured > 0.0 {
-        true => clamps.within(what, measured - nanos(besides), least..=f64::MAX),
+    let mut rest = |what: &str, measured: f64, besides: f64| match measured > 0.0 {
+        true => clamps.within(what, measured - besides, least..=f64::MAX),
         false => 0.0,
     };
     let costs = Costs {
         zero_page: least,
         copy_page: least,
         copy_user: least,
-        pack: least,
-        unpack: least,
+        pack: PACKING,
+        unpack: PACKING,
         ..Costs::default()
     };
     let fault_entry = match clock {
         Clock::Ghz(_) => 0.0,
         Clock::Counted => {
             let besides = probe(Costs { fault_entry: least, ..costs })?;
-            rest("nanoseconds of a fault", speed.zero_fault_nanos, besides.zero_fault)
+            rest("nanoseconds of a fault", speed.zero_fault_nanos, nanos(besides.zero_fault))
         }
     };
     let besides = probe(Costs { fault_entry, ..costs })?;
+    let zero_page = rest("nanoseconds of clearing a page", speed.fault_nanos, nanos(besides.fault));
+    // A kernel may clear a page also where it copies or decompresses to it.
+    let besides = probe(Costs { fault_entry, zero_page, ..costs })?;
     Ok(Costs {
         fault_entry,
-        zero_page: rest("nanoseconds of clearing a page", speed.fault_nanos, besides.fault),
-        copy_page: rest("nanoseconds of copying a page", speed.copy_fault_nanos, besides.copy_fault),
-        copy_user: rest("nanoseconds of reading a page", speed.read_nanos, besides.read),
+        zero_page,
+        copy_page: rest("nanoseconds of copying a page", speed.copy_fault_nanos, nanos(besides.copy_fault)),
+        copy_user: rest("nanoseconds of reading a page", speed.read_nanos, nanos(besides.read)),
         instruction: speed.instruction_nanos,
-        pack: rest("nanoseconds of compressing a page", speed.pack_nanos, besides.pack),
-        unpack: rest("nanoseconds of decompressing a page", speed.unpack_nanos, besides.unpack),
+        pack: rest("nanoseconds of compressing a page", speed.pack_nanos, nanos(besides.pack) - PACKING),
+        unpack: rest(
+            "nanoseconds of decompressing a page",
+            speed.unpack_nanos,
+            nanos(besides.unpack) - PACKING,
+        ),
         access: clamps.within("nanoseconds of an access", speed.access_nanos, 0.0..=MOST_OF_ACCESS),
     })
 }
@@ -342,7 +358,12 @@ fn as_slow((speed, packing): (Speed, Option<&Packing>), clock: Clock, clamps: &m
 /// The clock in GHz with which a fault that maps the page of zeroes takes as long as in the guest. A part of it does
 /// not depend on the clock; two measurements tell how much.
 fn as_slow_clock(speed: Speed, clamps: &mut Clamps) -> Result<f64> {
-    let of = |ghz| Slow { clock: Clock::Ghz(ghz), costs: Costs::default(), packing: None };
+    let of = |ghz| Slow {
+        clock: Clock::Ghz(ghz),
+        clears_pages: speed.clears_pages,
+        costs: Costs::default(),
+        packing: None,
+    };
     let fault = |ghz| probe(of(ghz)).map(|times| nanos(times.zero_fault));
     let mut believed = |ghz: f64| clamps.within("GHz of its clock", ghz, SLOWEST..=GHZ);
     let fast = fault(GHZ)?;
@@ -378,6 +399,7 @@ fn probe(slow: Slow<'_>) -> Result<Times> {
         }
         None => Probe::default(),
     };
+    config.knobs.push((Knob::InitOnAlloc, slow.clears_pages.into()));
     run(&config, &probe).map_err(|error| Error::Failed(format!("the probe: {error}")))?;
     Ok(probe.times())
 }
@@ -401,7 +423,7 @@ mod tests {
         let clocks = [as_slow_clock(speed, &mut Clamps::default()).map(Clock::Ghz).unwrap(), Clock::Counted];
         for clock in clocks {
             let costs = as_slow((speed, None), clock, &mut Clamps::default()).unwrap();
-            let times = probe(Slow { clock, costs, packing: None }).unwrap();
+            let times = probe(Slow { clock, clears_pages: false, costs, packing: None }).unwrap();
             let measured = [9000.0, 4000.0, 12_000.0, 5100.0, 2.5];
             for ((name, picos), expected) in times.named().iter().zip(measured) {
                 let found = nanos(*picos);
@@ -422,7 +444,7 @@ mod tests {
             &shape,
             0,
             &ANY_DISK,
-            &Slow { clock: Clock::Ghz(GHZ), costs: Costs::default(), packing: None },
+            &Slow { clock: Clock::Ghz(GHZ), clears_pages: false, costs: Costs::default(), packing: None },
         );
         let instructions = slot(Machine::from_toml("t", &usual).unwrap()) * 0.56 * GHZ;
         for zero_fault_nanos in [1500.0, 3000.0] {
@@ -475,9 +497,14 @@ mod tests {
     #[test]
     fn a_slow_guest_has_a_slow_twin() {
         let full = nanos(
-            probe(Slow { clock: Clock::Ghz(GHZ), costs: Costs::default(), packing: None })
-                .unwrap()
-                .zero_fault,
+            probe(Slow {
+                clock: Clock::Ghz(GHZ),
+                clears_pages: false,
+                costs: Costs::default(),
+                packing: None,
+            })
+            .unwrap()
+            .zero_fault,
         );
         let speed = Speed {
             zero_fault_nanos: full * 10.0,

@@ -13,7 +13,7 @@ use super::buddy::{LockedZone, ORDERS};
 use super::owing::{Clean, Fresh, settle};
 use super::watermark::{Watermark, above};
 use super::zone::Zone;
-use super::{Allocator, pcp};
+use super::{Allocator, initialized, pcp};
 use crate::frame::{FrameFlags, FrameTable, FreeBlock, List, Mobility, Owner};
 use crate::machine::{Machine, Work};
 use crate::mmu::Mmu;
@@ -135,7 +135,7 @@ pub(super) fn formed<M: Machine>(mmu: &Mmu<M>, zone: &Zone, pfn: Pfn, order: Ord
     let block = pcp::form(mmu, zone, Clean::of_list(pfn), order, FrameFlags::empty());
     mmu.frames[pfn].set_debt(0);
     mmu.frames[pfn].unfreeze(1);
-    block.into_fresh(order)
+    initialized(mmu, block.into_fresh(order))
 }
 
 /// The result of a scan of a page block's frames.

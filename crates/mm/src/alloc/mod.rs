@@ -490,7 +490,25 @@ fn hand_out<M: Machine>(
     mmu.stats.add(cpu, stat, order.frames() as i64);
     let args = [pfn.0 as u64, order.0 as u64, zone.id().0 as u64, request.mobility as u64];
     mmu.event(Event::MmPageAlloc, args);
-    block.into_fresh(order)
+    initialized(mmu, block.into_fresh(order))
+}
+
+/// What is handed out, cleared if `init_on_alloc` asks for it.
+#[inline]
+fn initialized<M: Machine>(mmu: &Mmu<M>, fresh: Fresh) -> Fresh {
+    if mmu.clears_pages() {
+        clear(mmu, &fresh);
+    }
+    fresh
+}
+
+#[cold]
+#[inline(never)]
+#[expect(clippy::disallowed_methods, reason = "nothing shows the pages yet, and they owe no flush")]
+fn clear<M: Machine>(mmu: &Mmu<M>, fresh: &Fresh) {
+    let pages = fresh.order().frames();
+    mmu.machine.zero(fresh.pfn(), pages);
+    mmu.charge(Work::ZeroPage, u64::from(pages));
 }
 
 #[inline]

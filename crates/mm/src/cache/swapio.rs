@@ -80,11 +80,11 @@ impl Cache {
         memory.swap.begin_write(pages);
         memory.count(Stat::NrWriteback, i64::from(pages));
         memory.count(Stat::PgpgOut, i64::from(pages) * (PAGE_SIZE / 1024) as i64);
-        memory.charge(Work::IoSubmit, 1);
         if let Some(place) = memory.zram_of(slot) {
             self.write_to_zram(memory, pfn, place);
             return;
         }
+        memory.charge(Work::IoSubmit, 1);
         let (device, block) = memory.swap.place(slot);
         memory.machine.submit(Io { device, write: true, block, frame: pfn, pages });
     }
@@ -96,7 +96,7 @@ impl Cache {
         if !(0..frame.pages()).all(|page| zram.write(&zs, pfn.add(page), number + page)) {
             keep_in_memory(frame);
         }
-        memory.charge(Work::IoComplete, 1);
+        memory.charge(Work::IoSync, 1);
         self.end_write(memory, pfn);
     }
 }
@@ -120,8 +120,7 @@ pub(super) fn read_slot_into<M: Machine>(memory: &Memory<M>, pfn: Pfn, slot: Swa
             return;
         }
         count_read(memory, 1);
-        memory.charge(Work::IoSubmit, 1);
-        memory.charge(Work::IoComplete, 1);
+        memory.charge(Work::IoSync, 1);
     } else {
         memory.note_disk_swapin(pfn);
         memory.count(Stat::PswpIn, 1);
@@ -148,8 +147,7 @@ pub(super) fn read_slots_into<M: Machine>(memory: &Memory<M>, pfn: Pfn, first: S
             debug_assert_eq!(elsewhere, None, "the device has no backing device");
         }
         count_read(memory, pages);
-        memory.charge(Work::IoSubmit, 1);
-        memory.charge(Work::IoComplete, 1);
+        memory.charge(Work::IoSync, 1);
     }
     memory.unlock_folio(pfn);
 }

@@ -341,10 +341,12 @@ fn new_table<M: Machine>(mmu: &Mmu<M>, alloc: &Allocator, means: Means) -> Resul
         ..AllocRequest::of_kernel(Mobility::Unmovable, Order::ZERO, mmu.node())
     };
     let table = alloc.take(mmu, &request, means.mark)?.into_pfn();
-    mmu.machine.zero(table, 1);
+    if !mmu.clears_pages() {
+        mmu.machine.zero(table, 1);
+        mmu.charge(Work::ZeroPage, 1);
+    }
     // First access before hardware may walk the table, for machines that keep page tables apart from other frames.
     let _ = mmu.machine.table(table);
-    mmu.charge(Work::ZeroPage, 1);
     mmu.charge(Work::TableAlloc, 1);
     mmu.frames[table].begin_table();
     mmu.count(Stat::NrPageTablePages, 1);

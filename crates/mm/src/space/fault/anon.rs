@@ -35,7 +35,7 @@ impl Space {
         let tree = core.tables.tree(id);
         let fault = Fault { core, id, space: self, tree, vma: &vma, page, access: AccessKind::Store, gfp };
         fault.become_anon(pfn);
-        core.zero(pfn, 1);
+        core.zero_new(pfn);
         fault.map_new_anon(pfn, Entry::NONE).map(|_| true)
     }
 }
@@ -65,7 +65,7 @@ impl<M: Machine> Fault<'_, M> {
             return Ok(served);
         }
         let pfn = self.new_anon_page()?;
-        self.core.zero(pfn, 1);
+        self.core.zero_new(pfn);
         self.map_new_anon(pfn, Entry::NONE)
     }
 

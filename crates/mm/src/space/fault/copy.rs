@@ -107,7 +107,7 @@ impl<M: Machine> Fault<'_, M> {
         if held.is_some() {
             self.core.copy(new, Source::shared(&self.core.frames, old));
         } else {
-            self.core.zero(new, 1);
+            self.core.zero_new(new);
         }
         let outcome = self.map_new_anon(new, entry);
         held.inspect(|&head| self.core.put(head));
