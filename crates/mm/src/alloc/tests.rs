@@ -617,6 +617,18 @@ fn defrag_mode_keeps_groups_apart() {
 }
 
 #[test]
+fn init_on_alloc_clears_what_is_handed_out() {
+    let (base, allocator) = world(TestMachine::simple(1, 8192));
+    let cleared = || base.machine.work(Work::ZeroPage);
+    take(&base, &allocator, &request(0)).unwrap();
+    assert_eq!(cleared(), 0);
+    base.knobs.set(Knob::InitOnAlloc, 1).unwrap();
+    take(&base, &allocator, &request(0)).unwrap();
+    take(&base, &allocator, &request(2)).unwrap();
+    assert_eq!(cleared(), 5);
+}
+
+#[test]
 fn ordinary_memory_spreads_into_dma32_before_it_mixes_groups() {
     let (base, allocator) = world(three_zones());
     let node_0 = AllocRequest { highest: ZoneKind::Normal, this_node_only: true, ..request(9) };
