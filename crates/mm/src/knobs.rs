@@ -289,7 +289,7 @@ knobs! {
          page blocks free up to the high mark (Linux 6.15)";
     InitOnAlloc "init_on_alloc" 0, 0..=1 ""
         "1: clear each page that is handed out, also where it is overwritten at once; a kernel's configuration has it on or off by \
-         default (CONFIG_INIT_ON_ALLOC_DEFAULT_ON; Debian's, Ubuntu's and Fedora's: on)";
+         default (CONFIG_INIT_ON_ALLOC_DEFAULT_ON; Debian's: on)";
     CompactUnevictableAllowed "vm.compact_unevictable_allowed" 1, 0..=1 ""
         "compaction may move pages that are locked in memory (1)";
     FaultAroundBytes "fault_around_bytes" 65536, 4096..=2097152 "bytes"

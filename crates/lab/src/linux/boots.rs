@@ -113,7 +113,7 @@ impl Boots {
         let nanos = |name| self.measured(name) / 1000.0;
         let instruction_nanos = nanos("instruction_picos");
         let accessing = self.user_nanos() - self.measured("computed") * instruction_nanos;
-        // Boots before 2026-11-27 do not tell. All had kernels of Debian, whose configuration is to clear pages.
+        // Boots up to 2026-11-27 do not tell. All had kernels of Debian, whose configuration is to clear pages.
         let clears = self.measured.get("clears_pages").copied();
         let speed = Speed {
             clears_pages: clears.map_or(self.kernel.ends_with("-amd64"), |clears| clears != 0.0),
