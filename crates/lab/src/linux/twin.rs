@@ -418,13 +418,19 @@ mod tests {
             copy_fault_nanos: 12_000.0,
             read_nanos: 5100.0,
             instruction_nanos: 2.5,
+            pack_nanos: 31_000.0,
+            // What comes back is decompressed, and a page of zeroes is cleared instead.
+            unpack_nanos: 5000.0,
             ..Speed::default()
         };
+        let swap = vec!["zram:100%,algorithm=lz4".parse().unwrap()];
+        let packing = Packing { compressor: "lz4".to_owned(), swap, knobs: Vec::new() };
         let clocks = [as_slow_clock(speed, &mut Clamps::default()).map(Clock::Ghz).unwrap(), Clock::Counted];
-        for clock in clocks {
-            let costs = as_slow((speed, None), clock, &mut Clamps::default()).unwrap();
-            let times = probe(Slow { clock, clears_pages: false, costs, packing: None }).unwrap();
-            let measured = [9000.0, 4000.0, 12_000.0, 5100.0, 2.5];
+        for (clock, clears_pages) in clocks.into_iter().zip([false, true]) {
+            let speed = Speed { clears_pages, ..speed };
+            let costs = as_slow((speed, Some(&packing)), clock, &mut Clamps::default()).unwrap();
+            let times = probe(Slow { clock, clears_pages, costs, packing: Some(&packing) }).unwrap();
+            let measured = [9000.0, 4000.0, 12_000.0, 5100.0, 2.5, 31_000.0, 5000.0];
             for ((name, picos), expected) in times.named().iter().zip(measured) {
                 let found = nanos(*picos);
                 assert!((found - expected).abs() < 0.02 * expected, "{name}: {found} ns, not {expected}");
