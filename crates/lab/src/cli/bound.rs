@@ -1,12 +1,9 @@
 //! `bound`: one run of each policy, compared with the fewest flushes that can be safe.
 
-use super::experiment::{Measurement, WhatArgs, interrupted, measure, understand};
+use super::experiment::{Measurement, WhatArgs, measure_at_once, understand};
 use super::output;
-use super::resume::{Resumed, Unwritten};
 use crate::bound::{self, BoundSummary};
 use crate::error::Result;
-use crate::interrupt;
-use crate::jobs::Ended;
 use clap::Args;
 
 /// Arguments of `bound`.
@@ -31,13 +28,8 @@ pub(super) fn bound(args: BoundArgs) -> Result<()> {
     };
     let mut plan = understand("bound", None, &profiles, 1, &args.what)?;
     plan.set(|config| config.bound = true)?;
-    interrupt::install()?;
-    let setup = plan.setup.clone();
-    let runs = Resumed::open(None, Unwritten::End)?;
-    let Measurement { records, ended, host_seconds, failed, .. } = measure(plan, &runs, &args.what, None)?;
-    if ended == Ended::Interrupted {
-        return Err(interrupted(&setup, &records, None));
-    }
+    let (setup, measured) = measure_at_once(plan, &args.what)?;
+    let Measurement { records, host_seconds, failed, .. } = measured;
     let summary = BoundSummary::of(setup.without(&failed.why()), &records, host_seconds);
     output::either(args.json, &summary, |width| bound::render(&summary, width))?;
     failed.first()

@@ -466,8 +466,19 @@ impl Sides {
     }
 }
 
+/// Do all runs of a plan of which nothing is kept: an interrupt loses them.
+pub(super) fn measure_at_once(plan: Plan, args: &WhatArgs) -> Result<(Setup, Measurement)> {
+    interrupt::install()?;
+    let setup = plan.setup.clone();
+    let measured = measure(plan, &Resumed::open(None, Unwritten::End)?, args, None)?;
+    match measured.ended {
+        Ended::Interrupted => Err(interrupted(&setup, &measured.records, None)),
+        Ended::Complete => Ok((setup, measured)),
+    }
+}
+
 /// Do the runs that are not done; of a comparison only until its intervals are narrow enough, or until `time` is up.
-pub(super) fn measure(
+fn measure(
     plan: Plan,
     runs: &Resumed<Key, Done>,
     args: &WhatArgs,
@@ -536,7 +547,7 @@ fn host_seconds(done: &BTreeMap<Key, Done>) -> f64 {
     done.values().map(|done| done.host_seconds).fold(0.0, f64::max)
 }
 
-pub(super) fn interrupted(setup: &Setup, records: &[RunRecord], dir: Option<&Path>) -> Error {
+fn interrupted(setup: &Setup, records: &[RunRecord], dir: Option<&Path>) -> Error {
     let all = setup.runs as usize * setup.profiles.len();
     let done = format!("interrupted after {} of {all} runs", records.len());
     Error::Interrupted(match dir {

@@ -1,13 +1,10 @@
 //! `explain`: runs a program under two settings, and tells why one takes longer.
 
-use super::experiment::{Measurement, Plan, WhatArgs, interrupted, measure, understand};
+use super::experiment::{Measurement, Plan, WhatArgs, measure_at_once, understand};
 use super::output;
-use super::resume::{Resumed, Unwritten};
 use crate::engine::Machine;
 use crate::error::{Error, Result};
 use crate::explain::Explanation;
-use crate::interrupt;
-use crate::jobs::Ended;
 use crate::size::Memory;
 use clap::Args;
 use std::sync::Arc;
@@ -41,14 +38,8 @@ pub struct ExplainArgs {
 
 /// `pagefold explain`.
 pub(super) fn explain(args: &ExplainArgs) -> Result<()> {
-    let plan = plan(args)?;
-    interrupt::install()?;
-    let setup = plan.setup.clone();
-    let runs = Resumed::open(None, Unwritten::End)?;
-    let Measurement { records, ended, host_seconds, failed, .. } = measure(plan, &runs, &args.what, None)?;
-    if ended == Ended::Interrupted {
-        return Err(interrupted(&setup, &records, None));
-    }
+    let (setup, measured) = measure_at_once(plan(args)?, &args.what)?;
+    let Measurement { records, host_seconds, failed, .. } = measured;
     // With one side alone there is nothing to explain.
     failed.first()?;
     let memory = args.with_memory.map(|memory| memory.resolve(setup.peak_live));
