@@ -343,9 +343,12 @@ impl SimMachine {
     /// The current CPU waits for answers of `targets`. If CPUs run in turn, busy ones answer when they have theirs.
     fn give_up_turn(&self, targets: &CpuSet) {
         if self.in_turn {
+            let cpu = self.current.get();
             let mut sched = self.sched.borrow_mut();
-            let busy = targets.iter().filter(|target| !sched.is_idle(target.index())).count();
-            sched.owe_turns(self.current.get(), busy as u64);
+            if targets.iter().any(|target| !sched.is_idle(target.index())) {
+                sched.give_up_turn(cpu);
+                self.limit.set(self.limit.get().min(sched.limit(cpu)));
+            }
         }
     }
 

@@ -13,15 +13,16 @@
 //!
 //! **In turn.** CPUs of an emulator that has one thread for all of them share one time: while one works, that of the
 //! others passes, too. A run may ask for this ([`RunConfig::in_turn`](crate::RunConfig::in_turn)): busy CPUs then have
-//! turns, one after the other, each of its share of a quantum. User mode stops where its turn ends, the kernel at the
-//! next point at which it gives way. A CPU that waits for the answer of another spins and gives its turn up, and the
-//! other answers when its turn begins and goes on to its end. Here the answer comes at once, since the waiting CPU may
-//! hold locks; the others have the turns that it owes them before its next one.
+//! turns, one after the other (`sched/turns.rs`). User mode stops where its turn ends, the kernel at the next point at
+//! which it gives way. A CPU that waits for the answer of another spins and gives its turn up, and the other answers
+//! when its turn begins and goes on to its end. Here the answer comes at once, since the waiting CPU may hold locks;
+//! others have their turns before the CPU's next one.
 //!
 //! Such an emulator's disks take the host's time, of which more passes while a CPU works than while all are idle. So
 //! devices may have a time of their own (`sched/devices.rs`).
 
 mod devices;
+mod turns;
 
 use devices::DevicesTime;
 use mm::machine::{Ticket, WaitKey};
@@ -30,6 +31,7 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, VecDeque};
 use std::hash::{BuildHasherDefault, Hasher};
 use std::rc::Rc;
+use turns::Turns;
 
 /// How far a CPU may run ahead of the next one.
 pub(crate) const QUANTUM: u64 = 20_000_000;
@@ -168,8 +170,6 @@ struct Queue {
     kept: bool,
     /// When the CPU next looks for a longer queue.
     balance_at: u64,
-    /// Turns that others have before the CPU's next one.
-    owed: u64,
 }
 
 impl Queue {
@@ -235,8 +235,8 @@ pub(crate) struct Sched {
     queues: Vec<Queue>,
     /// The CPUs that have tasks.
     busy: Busy,
-    /// The end of the present turn, if CPUs run in turn.
-    turn_end: Option<u64>,
+    /// The CPUs' turns, if they run in turn.
+    turns: Option<Turns>,
     /// The devices' time, if it is another.
     devices: Option<DevicesTime>,
     tasks: Vec<Task>,
@@ -259,7 +259,7 @@ impl Sched {
             idle: vec![0; cpus],
             queues: (0..cpus).map(queue).collect(),
             busy: Busy::of(cpus),
-            turn_end: None,
+            turns: None,
             devices: None,
             nodes,
             tasks: Vec::new(),
@@ -272,7 +272,7 @@ impl Sched {
 
     /// CPUs run in turn from now on; devices' time passes this much faster while one works.
     pub(crate) fn run_in_turn(&mut self, devices_pace: f64) {
-        self.turn_end = Some(0);
+        self.turns = Some(Turns::new(self.queues.len()));
         self.devices = DevicesTime::new(devices_pace);
     }
 
@@ -385,11 +385,10 @@ impl Sched {
         }
     }
 
-    /// The CPU waits for `others` that are busy, if CPUs run in turn: each of them has a turn before it goes on.
-    pub(crate) fn owe_turns(&mut self, cpu: usize, others: u64) {
-        if self.turn_end.is_some() {
-            self.queues[cpu].owed += others;
-        }
+    /// The CPU waits for others that are busy to answer. If CPUs run in turn, each of them has a turn before it goes on.
+    pub(crate) fn give_up_turn(&mut self, cpu: usize) {
+        let now = self.clocks[cpu].get();
+        self.turns.iter_mut().for_each(|turns| turns.wait(cpu, now));
     }
 
     /// The earliest item to do. Removes it if it is an event.
@@ -397,7 +396,7 @@ impl Sched {
         if let Some(devices) = &mut self.devices {
             devices.go_on_working(self.clocks.iter().map(|clock| clock.get()).max().unwrap_or(0));
         }
-        let cpu = self.busy.iter().min_by_key(|&cpu| (self.queues[cpu].owed, self.clocks[cpu].get(), cpu));
+        let cpu = self.next_cpu();
         let event = self.next_event();
         match cpu {
             Some(cpu) if self.comes_at(cpu) < event => {
@@ -408,30 +407,32 @@ impl Sched {
         }
     }
 
+    /// The busy CPU that is next.
+    fn next_cpu(&mut self) -> Option<usize> {
+        let Some(turns) = &mut self.turns else {
+            return self.busy.iter().min_by_key(|&cpu| (self.clocks[cpu].get(), cpu));
+        };
+        if let Some(cpu) = turns.holder() {
+            turns.stop(self.clocks[cpu].get());
+        }
+        let now = self.clocks.iter().map(|clock| clock.get()).max();
+        turns.next(now.unwrap_or(0), self.busy.iter())
+    }
+
     /// When a busy CPU may go on.
     fn comes_at(&self, cpu: usize) -> u64 {
         let own = self.clocks[cpu].get();
-        match self.turn_end {
+        match self.turns {
             None => own,
             Some(_) => self.clocks.iter().map(|clock| clock.get()).fold(own, u64::max),
         }
     }
 
-    /// How long a turn is: an emulator that counts instructions shares the time to its next timer among all CPUs.
-    fn turn(&self) -> u64 {
-        QUANTUM / self.queues.len() as u64
-    }
-
     fn begin_turn(&mut self, cpu: usize) {
-        if self.turn_end.is_some() {
-            let now = self.comes_at(cpu);
+        let now = self.comes_at(cpu);
+        if let Some(turns) = &mut self.turns {
             self.clocks[cpu].set(now);
-            self.turn_end = Some(now + self.turn());
-            // CPUs that wait for each other answer each other.
-            let least = self.queues[cpu].owed;
-            self.queues.iter_mut().for_each(|queue| queue.owed = queue.owed.saturating_sub(least));
-            let others = self.queues.iter_mut().enumerate().filter(|&(other, _)| other != cpu);
-            others.for_each(|(_, queue)| queue.owed = queue.owed.saturating_sub(1));
+            turns.begin(cpu, now);
         }
     }
 
@@ -514,7 +515,7 @@ impl Sched {
     pub(crate) fn limit(&self, cpu: usize) -> u64 {
         let others = self.busy.iter().filter(|&other| other != cpu);
         let second = others.map(|other| self.clocks[other].get()).min();
-        let ahead = |clock: u64| self.turn_end.unwrap_or(clock.saturating_add(QUANTUM));
+        let ahead = |clock: u64| self.turns.as_ref().map_or(clock.saturating_add(QUANTUM), Turns::end);
         let limit = second.map_or(u64::MAX, ahead).min(self.next_event());
         match self.queues[cpu].waiting.is_empty() {
             true => limit,
