@@ -1,10 +1,9 @@
 //! When kswapd is woken, and for what.
 //!
 //! A request that finds too little memory above the low mark records its order and highest zone kind for each node
-//! that it could have used, and wakes that node's kswapd. Several requests leave the maximum of both. kswapd takes
-//! the record with [`Allocator::take_kswapd_request`] before each round of work, and must check once more between
-//! drawing its [`Ticket`](crate::machine::Ticket) and sleeping: while there is a record, a smaller request sends no
-//! further wake-up.
+//! that it could have used, and wakes that node's kswapd if that sleeps or naps. Several requests leave the maximum of
+//! both. kswapd takes the record with [`Allocator::take_kswapd_request`] before each round of work. What is recorded
+//! while it works does not make it work again: it looks at the marks, and naps if they are met.
 
 use super::zone::{KINDS, RECLAIM_ACTIVE, Zone};
 use super::{AllocRequest, Allocator, Reserve, Watermark};
@@ -47,6 +46,8 @@ impl KswapdRequest {
 #[derive(Default)]
 pub(super) struct NodeRequests {
     request: AtomicU32,
+    /// Whether kswapd sleeps or naps, or is about to, and nobody has woken it.
+    waits: AtomicBool,
     compaction: AtomicU32,
     hopeless: AtomicBool,
 }
@@ -215,16 +216,33 @@ impl Allocator {
             || (self.balanced(knobs, node, order, highest) && !self.boosted(node, highest))
     }
 
-    /// Wake a node's kswapd, unless it has given up, there is nothing to do, or it knows already.
+    /// Record a request for a node's kswapd, and wake it if it waits, unless it has given up or there is nothing to do.
     pub(super) fn wake_kswapd<M: Machine>(&self, mmu: &Mmu<M>, zone: &Zone, order: Order, highest: ZoneKind) {
         let (node, wanted) = (zone.node(), KswapdRequest { order, highest });
-        if self.rests(&mmu.knobs, node, wanted) || !record(&self.nodes[node.index()].request, wanted) {
-            return;
+        record(&self.nodes[node.index()].request, wanted);
+        if self.kswapd_waits(node) && !self.rests(&mmu.knobs, node, wanted) && self.rouse_kswapd(mmu, node) {
+            mmu.event(Event::MmVmscanWakeupKswapd, [node.0 as u64, zone.id().0 as u64, order.0 as u64, 0]);
         }
-        let args = [node.0 as u64, zone.id().0 as u64, order.0 as u64, 0];
-        mmu.event(Event::MmVmscanWakeupKswapd, args);
-        mmu.charge(Work::DaemonWake, 1);
-        mmu.machine.wake(WaitKey::Kswapd(node));
+    }
+
+    /// Wake a node's kswapd. Returns `false` if it does not wait.
+    pub(crate) fn rouse_kswapd<M: Machine>(&self, mmu: &Mmu<M>, node: NodeId) -> bool {
+        let waits = self.nodes[node.index()].waits.swap(false, AcqRel);
+        if waits {
+            mmu.charge(Work::DaemonWake, 1);
+            mmu.machine.wake(WaitKey::Kswapd(node));
+        }
+        waits
+    }
+
+    fn kswapd_waits(&self, node: NodeId) -> bool {
+        self.nodes[node.index()].waits.load(Acquire)
+    }
+
+    /// Record whether kswapd of a node is about to wait. It must draw its ticket afterwards, and then look at the
+    /// marks: who lowers free memory after that look wakes it.
+    pub(crate) fn set_kswapd_waits(&self, node: NodeId, waits: bool) {
+        self.nodes[node.index()].waits.store(waits, Release);
     }
 }
 

@@ -469,6 +469,7 @@ fn each_watermark_stops_takes() {
 fn a_failed_take_at_low_wakes_kswapd_once() {
     let (base, allocator) = world(TestMachine::simple(1, 16384));
     let key = WaitKey::Kswapd(NodeId(0));
+    allocator.set_kswapd_waits(NodeId(0), true);
     let mut held = Vec::new();
     while let Ok(fresh) = allocator.take(&base, &request(0), Watermark::Low) {
         held.push(fresh.into_pfn());
@@ -482,11 +483,15 @@ fn a_failed_take_at_low_wakes_kswapd_once() {
         NeedsReclaim { order: Order(0), node: NodeId(0), highest: ZoneKind::Movable, among: Nodes::ALL }
     );
     assert_eq!(base.machine.wakes(key), 1);
-    // A larger order is a new request, a smaller one after it is not.
+    // While it works, the largest order is recorded.
     assert!(allocator.take(&base, &request(5), Watermark::Low).is_err());
     assert!(allocator.take(&base, &request(2), Watermark::Low).is_err());
-    assert_eq!((base.machine.wakes(key), allocator.take_kswapd_request(NodeId(0))), (2, recorded(5)));
+    assert_eq!((base.machine.wakes(key), allocator.take_kswapd_request(NodeId(0))), (1, recorded(5)));
     assert_eq!(allocator.kswapd_request(NodeId(0)), None);
+    allocator.set_kswapd_waits(NodeId(0), true);
+    assert!(allocator.take(&base, &request(0), Watermark::Low).is_err());
+    assert_eq!(base.machine.wakes(key), 2);
+    allocator.set_kswapd_waits(NodeId(0), true);
     allocator.set_hopeless(NodeId(0), true);
     assert!(allocator.take(&base, &request(0), Watermark::Low).is_err());
     assert_eq!(base.machine.wakes(key), 2);
@@ -569,6 +574,7 @@ fn other_groups_give_whole_page_blocks_first() {
 fn mixing_groups_boosts_the_watermarks() {
     let (base, allocator) = world(TestMachine::simple(1, 8192));
     let zone = &allocator.zones()[0];
+    allocator.set_kswapd_waits(NodeId(0), true);
     let everything = AllocRequest { reserve: Reserve::All, ..request(5) };
     let mut held: Vec<Pfn> = core::iter::from_fn(|| take(&base, &allocator, &everything)).collect();
     for &pfn in &held {

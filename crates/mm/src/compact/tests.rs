@@ -324,6 +324,7 @@ fn store_compacts_for_a_large_folio_as_defrag_allows() {
                 ];
                 keys.map(|key| bench.mm.machine().wakes(key)).iter().sum::<u64>()
             };
+            bench.mm.core().alloc.set_kswapd_waits(NodeId(0), true);
             let before = wakes(&bench);
             bench.store(BEYOND);
             let [stalls, made, small] = [Stat::CompactStall, Stat::ThpFaultAlloc, Stat::ThpFaultFallback]

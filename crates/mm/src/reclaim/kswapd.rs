@@ -1,9 +1,8 @@
 //! kswapd: one daemon for each node. Woken at the low mark, it reclaims until a zone is above its high mark, naps for a
 //! tenth of a second, and sleeps if the node is still balanced.
 //!
-//! A wake-up leaves a request: the largest order and the highest kind of zone that were wanted. While a request is
-//! there, smaller ones send no further wake-up. So kswapd takes the request first, takes its ticket, and checks again
-//! before it sleeps.
+//! A wake-up leaves a request: the largest order and the highest kind of zone that were wanted. kswapd takes it before
+//! it works. Requests that come meanwhile do not make it work again; it does if the marks are not met.
 
 use super::*;
 use crate::alloc::{KswapdRequest, Watermark, compact_gap};
@@ -44,19 +43,22 @@ impl<M: Machine> Reclaim<'_, M> {
     /// that was `asked` for is left to kcompactd.
     pub(super) fn try_to_sleep(self, node: NodeId, wanted: KswapdRequest, asked: Order) {
         let (core, machine) = (self.core, &self.core.machine);
-        let pending = || core.alloc.kswapd_request(node).is_some() || machine.stopping();
+        let prepare = || {
+            core.alloc.set_kswapd_waits(node, true);
+            machine.ticket(WaitKey::Kswapd(node))
+        };
+        let mut ticket = prepare();
         let mut woken_early = false;
         if self.may_sleep(node, wanted) {
             for zone in core.alloc.zones_of(node, ZoneKind::Movable) {
                 zone.compaction.forget_if_wanted(&core.frames);
             }
             core.alloc.wake_kcompactd(core, node, KswapdRequest { order: asked, ..wanted });
-            let ticket = machine.ticket(WaitKey::Kswapd(node));
-            woken_early = pending() || machine.wait(ticket, Some(machine.now() + NAP));
+            woken_early = machine.stopping() || machine.wait(ticket, Some(machine.now() + NAP));
+            ticket = prepare();
         }
         if !woken_early && self.may_sleep(node, wanted) {
-            let ticket = machine.ticket(WaitKey::Kswapd(node));
-            if !pending() {
+            if !machine.stopping() {
                 core.event(Event::MmVmscanKswapdSleep, [node.0 as u64, 0, 0, 0]);
                 machine.wait(ticket, None);
             }
@@ -65,6 +67,7 @@ impl<M: Machine> Reclaim<'_, M> {
         } else {
             core.count(Stat::KswapdHighWmarkHitQuickly, 1);
         }
+        core.alloc.set_kswapd_waits(node, false);
     }
 
     /// Whether kswapd may sleep. Wakes the direct reclaimers that wait for it first.

@@ -5,7 +5,7 @@ use super::{Reclaim, SWAP_CLUSTER_MAX, reclaimable};
 use crate::alloc::Watermark;
 use crate::event::Event;
 use crate::lru::LruList;
-use crate::machine::{Machine, Scope, WaitKey, Work, ZoneKind};
+use crate::machine::{Machine, Scope, WaitKey, ZoneKind};
 use crate::mm_core::MmCore;
 use crate::primitive::Ordering::*;
 use crate::stat::Stat;
@@ -165,8 +165,7 @@ impl<M: Machine> Reclaim<'_, M> {
         }
         let allowed = reserve == 0 || free > reserve / 2;
         if !allowed {
-            self.core.charge(Work::DaemonWake, 1);
-            self.core.machine.wake(WaitKey::Kswapd(node));
+            self.core.alloc.rouse_kswapd(self.core, node);
         }
         allowed
     }

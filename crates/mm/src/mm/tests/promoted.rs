@@ -134,6 +134,8 @@ fn daemon_does_not_reclaim_for_a_promotion() {
         let bench = Bench::new(2, migration);
         let fill = bench.mm.create_space(ROOT).unwrap();
         let wanted = u64::from(FRAMES);
+        let kswapd_waits = || bench.mm.core().alloc.set_kswapd_waits(FAST, true);
+        kswapd_waits();
         bench.mm.mmap(fill, &request(Vpn(2 * BASE), wanted, Backing::Anonymous)).unwrap();
         let before = bench.mm.machine().wakes(WaitKey::Kswapd(FAST));
         let mut page = 2 * BASE;
@@ -143,6 +145,7 @@ fn daemon_does_not_reclaim_for_a_promotion() {
         }
         let before = bench.mm.machine().wakes(WaitKey::Kswapd(FAST));
         (0..2).for_each(|page| _ = bench.ask(page));
+        kswapd_waits();
         bench.round(2);
         assert_eq!((bench.node(0), bench.node(1), bench.count(Stat::PgpromoteSuccess)), (SLOW, SLOW, 0));
         assert!(bench.mm.machine().wakes(WaitKey::Kswapd(FAST)) > before, "{migration:?}");
