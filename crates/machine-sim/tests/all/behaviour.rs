@@ -5,7 +5,7 @@
 //! test makes a dozen small runs, of several kinds of programs under several policies, and compares what they counted
 //! with the file. Counters are few and known by name, so a new one changes nothing.
 
-use machine_sim::{MachineSpec, RunConfig, run};
+use machine_sim::{MachineSpec, RunConfig, SwapSpec, run};
 use mm::knobs::Knob;
 use mm::stat::Stat;
 use program::Named;
@@ -14,7 +14,7 @@ use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// Machine, program, MiB of memory, knobs.
+/// Machine, program, MiB of memory, knobs and swap areas.
 const RUNS: &[(&str, &str, u64, &[&str])] = &[
     ("small", "zipf:8M", 6, &[]),
     ("small", "zipf:8M", 6, &["reclaim.policy=mglru"]),
@@ -27,9 +27,14 @@ const RUNS: &[(&str, &str, u64, &[&str])] = &[
     ("laptop", "shared-writers:8M", 6, &["tlb.unmap=latr"]),
     ("laptop", "redis:12M:2", 10, &["reclaim.policy=s3-fifo"]),
     ("laptop", "lsm:12M", 10, &["reclaim.policy=mglru", "lru_gen.form=7.2"]),
+    ("laptop", "redis:12M:2", 10, &["swap=zram:100%,algorithm=lz4"]),
+    ("laptop", "zipf:8M", 8, &["swap=zram:50%,priority=9", "reclaim.policy=mglru", "init_on_alloc=1"]),
     ("laptop", "chaos:16M", 12, &["reclaim.policy=mglru", "tlb.unmap=lazy"]),
     ("tiers", "uniform:24M", 30, &["numa.demotion_enabled=1", "kernel.numa_balancing=2"]),
 ];
+
+/// Begins a swap area.
+const AREA: &str = "swap=";
 
 /// What is compared besides the time.
 const COUNTERS: &[&str] = &[
@@ -80,6 +85,8 @@ fn fingerprint() -> BTreeMap<String, String> {
         let name = [&format!("{program} in {memory}M, {machine}"), knobs.join(", ").as_str()].join(", ");
         let mut config = RunConfig::new(MachineSpec::preset(machine).expect("a preset"));
         config.memory = Some(memory << 20);
+        let (areas, knobs): (Vec<&str>, Vec<&str>) = knobs.iter().partition(|word| word.starts_with(AREA));
+        config.swap = areas.iter().map(|area| parse_area(&area[AREA.len()..])).collect();
         config.knobs = knobs.iter().map(|setting| parse_setting(setting)).collect();
         let parts = NameParts::parse(program, |text| Ok(megabytes(text) << 20)).expect("a built-in program");
         let outcome = run(&config, &Named::new(parts).expect("a built-in program"));
@@ -99,6 +106,10 @@ fn fingerprint() -> BTreeMap<String, String> {
 
 fn megabytes(text: &str) -> u64 {
     text.trim_end_matches('M').parse().expect("a number of MiB")
+}
+
+fn parse_area(text: &str) -> SwapSpec {
+    text.parse().unwrap_or_else(|error| panic!("{text}: {error}"))
 }
 
 fn parse_setting(text: &str) -> (Knob, u64) {
