@@ -120,6 +120,23 @@ fn a_kernel_that_stops_late_has_no_more_time_than_others() {
     }
 }
 
+/// A task that sleeps at the end of a long piece of work, and soon goes on: the other CPU first has its time.
+#[test]
+fn a_cpu_that_slept_waits_for_what_others_are_owed() {
+    let mut sched = Sched::new(vec![0, 0]);
+    sched.run_in_turn(1.0);
+    (0..2).for_each(|_| assert!(sched.spawn(0, 0, None) < 2));
+    assert_eq!(sched.next(), Next::Cpu(0));
+    sched.pick(0);
+    sched.clocks[0].set(5 * TURN);
+    sched.block(0, Key::Mm(FRAME), Some(6 * TURN));
+    assert_eq!((sched.next(), sched.pick(1).unwrap().limit), (Next::Cpu(1), 6 * TURN), "it is alone");
+    sched.clocks[1].set(6 * TURN);
+    let Next::Event(now, Event::Deadline(task, wait)) = sched.next() else { panic!("it wakes") };
+    sched.deadline(now, task, wait);
+    assert_eq!((sched.next(), sched.pick(1).unwrap().limit), (Next::Cpu(1), 9 * TURN));
+}
+
 #[test]
 fn devices_take_an_emulators_time_of_which_more_passes_while_a_cpu_works() {
     let io = Event::Io(0, 1);

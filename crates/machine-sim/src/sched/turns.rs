@@ -53,10 +53,11 @@ impl Turns {
 
     /// The CPU that works stops at `now`.
     pub(super) fn stop(&mut self, now: u64) {
-        if let Some((cpu, since)) = self.holder.take()
-            && self.shared()
-        {
-            self.credit[cpu] -= (now - since) as i64;
+        let Some((cpu, since)) = self.holder.take() else { return };
+        self.credit[cpu] -= (now - since) as i64;
+        if !self.shared() {
+            // Nobody waited. What it had left is less now.
+            self.credit[cpu] = self.credit[cpu].max(0);
         }
     }
 
@@ -96,9 +97,6 @@ impl Turns {
         for cpu in (0..now.len()).filter(|&cpu| self.busy[cpu] && !now[cpu]).collect::<Vec<usize>>() {
             self.settle(cpu);
             self.busy[cpu] = false;
-        }
-        if !self.shared() {
-            self.credit.fill(0);
         }
         if now != self.busy {
             let waker = self.busy.iter().position(|&busy| busy);
