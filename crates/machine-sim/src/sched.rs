@@ -385,7 +385,7 @@ impl Sched {
         }
     }
 
-    /// The CPU waits for others that are busy to answer. If CPUs run in turn, each of them has a turn before it goes on.
+    /// The CPU waits for others that are busy to answer. If CPUs run in turn, each has a turn before it goes on.
     pub(crate) fn give_up_turn(&mut self, cpu: usize) {
         let now = self.clocks[cpu].get();
         self.turns.iter_mut().for_each(|turns| turns.wait(cpu, now));
