@@ -69,7 +69,7 @@ fn a_cpu_that_waits_for_others_lets_each_have_a_turn() {
     let mut sched = Sched::new(vec![0, 0, 0]);
     sched.run_in_turn(1.0);
     (0..3).for_each(|_| assert!(sched.spawn(0, 0, None) < 3));
-    let mut wait = |sched: &mut Sched| {
+    let wait = |sched: &mut Sched| {
         let Next::Cpu(cpu) = sched.next() else { panic!("they never sleep") };
         sched.pick(cpu);
         sched.give_up_turn(cpu);

@@ -46,8 +46,8 @@ impl KswapdRequest {
 #[derive(Default)]
 pub(super) struct NodeRequests {
     request: AtomicU32,
-    /// Whether kswapd sleeps or naps, or is about to, and nobody has woken it.
-    waits: AtomicBool,
+    /// 1 if kswapd sleeps or naps, or is about to, and nobody has woken it.
+    waits: AtomicU32,
     compaction: AtomicU32,
     hopeless: AtomicBool,
 }
@@ -227,7 +227,7 @@ impl Allocator {
 
     /// Wake a node's kswapd. Returns `false` if it does not wait.
     pub(crate) fn rouse_kswapd<M: Machine>(&self, mmu: &Mmu<M>, node: NodeId) -> bool {
-        let waits = self.nodes[node.index()].waits.swap(false, AcqRel);
+        let waits = self.nodes[node.index()].waits.swap(0, AcqRel) != 0;
         if waits {
             mmu.charge(Work::DaemonWake, 1);
             mmu.machine.wake(WaitKey::Kswapd(node));
@@ -236,13 +236,14 @@ impl Allocator {
     }
 
     fn kswapd_waits(&self, node: NodeId) -> bool {
-        self.nodes[node.index()].waits.load(Acquire)
+        // A change that changes nothing: it is before kswapd's or after it, and a load could be neither.
+        self.nodes[node.index()].waits.fetch_or(0, AcqRel) != 0
     }
 
     /// Record whether kswapd of a node is about to wait. It must draw its ticket afterwards, and then look at the
-    /// marks: who lowers free memory after that look wakes it.
+    /// marks. Who lowers free memory and then asks whether kswapd waits is seen by that look, or wakes it.
     pub(crate) fn set_kswapd_waits(&self, node: NodeId, waits: bool) {
-        self.nodes[node.index()].waits.store(waits, Release);
+        self.nodes[node.index()].waits.swap(u32::from(waits), AcqRel);
     }
 }
 
