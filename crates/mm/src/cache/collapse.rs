@@ -59,7 +59,7 @@ impl Cache {
 
     /// Lock the folios that hold 2 MiB of a file, with a reference to each for the caller. `None`, and nothing is
     /// changed: a folio is in use, being read or under write-back, locked in memory, or dirty and must be written
-    /// first.
+    /// first; or a page is missing that is no hole: reclaim has taken it since it was read.
     pub(crate) fn lock_parts<M: Machine>(
         &self,
         memory: &Memory<M>,
@@ -67,7 +67,7 @@ impl Cache {
         first: PageIndex,
     ) -> Option<Vec<Pfn>> {
         let f = self.file(file);
-        let mut parts = Vec::new();
+        let (mut parts, mut held) = (Vec::new(), 0);
         let mut at = first.0;
         while let Some((index, folio)) = {
             let tree = f.tree.look();
@@ -88,9 +88,11 @@ impl Cache {
                 break;
             }
             at = folio.end(index);
+            held += folio.pages();
         }
+        let whole = f.is_shmem() || held == PAGEBLOCK_ORDER.frames() as u64;
         let rest = f.tree.look().folios_in(TreeMark::Folio, at..place(first).end).next();
-        if rest.is_some() || parts.is_empty() {
+        if rest.is_some() || parts.is_empty() || !whole {
             self.unlock_parts(memory, &parts);
             return None;
         }

@@ -407,6 +407,26 @@ fn swapped_out(core: &MmCore<TestMachine>, stamp: u64) -> SwapSlot {
     slot
 }
 
+/// A page of a file on a disk that is not in memory is no hole: it must not be replaced by zeroes.
+#[test]
+fn parts_of_a_file_on_a_disk_are_locked_only_if_none_is_missing() {
+    const PAGES: u64 = 512;
+    let core = store(4096, 8);
+    let file = disk_file(&core, 0, PAGES);
+    write(&core, file, 0, PAGES * PAGE_SIZE, 1);
+    crate::writeback::sync_range(&core, &Default::default(), file, PageIndex(0), PageIndex(PAGES));
+    let lock = || core.cache.lock_parts(&core, file, PageIndex(0));
+    let parts = lock().expect("all are there");
+    assert_eq!(parts.len() as u64, PAGES);
+    core.cache.unlock_parts(&core, &parts);
+    for missing in [PAGES - 1, 100, 0] {
+        let pfn = core.cache.file(file).tree.lock().folio(PageIndex(missing)).expect("it is there").head;
+        assert!(reclaim(&core, pfn));
+        assert!(lock().is_none(), "without page {missing}");
+    }
+    check(&core);
+}
+
 #[test]
 fn swap_is_read_in_clusters() {
     let core = store(4096, 64);
