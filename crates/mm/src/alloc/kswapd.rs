@@ -241,7 +241,7 @@ impl Allocator {
     }
 
     /// Record whether kswapd of a node is about to wait. It must draw its ticket afterwards, and then look at the
-    /// marks. Who lowers free memory and then asks whether kswapd waits is seen by that look, or wakes it.
+    /// marks: a task that lowers free memory and then asks whether kswapd waits is seen by that look, or wakes it.
     pub(crate) fn set_kswapd_waits(&self, node: NodeId, waits: bool) {
         self.nodes[node.index()].waits.swap(u32::from(waits), AcqRel);
     }
