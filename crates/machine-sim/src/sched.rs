@@ -191,6 +191,10 @@ impl Busy {
         if busy { *word |= bit } else { *word &= !bit }
     }
 
+    fn has(&self, cpu: usize) -> bool {
+        self.0[cpu / u64::BITS as usize] >> (cpu % u64::BITS as usize) & 1 != 0
+    }
+
     fn iter(&self) -> impl Iterator<Item = usize> + '_ {
         self.0.iter().enumerate().flat_map(|(at, &word)| {
             let mut left = word;
@@ -201,6 +205,11 @@ impl Busy {
             })
         })
     }
+}
+
+/// The time of the CPU that is farthest.
+fn latest(clocks: &[Rc<Cell<u64>>]) -> u64 {
+    clocks.iter().map(|clock| clock.get()).max().unwrap_or(0)
 }
 
 /// The task that a CPU runs next.
@@ -394,7 +403,7 @@ impl Sched {
     /// The earliest item to do. Removes it if it is an event.
     pub(crate) fn next(&mut self) -> Next {
         if let Some(devices) = &mut self.devices {
-            devices.go_on_working(self.clocks.iter().map(|clock| clock.get()).max().unwrap_or(0));
+            devices.go_on_working(latest(&self.clocks));
         }
         let cpu = self.next_cpu();
         let event = self.next_event();
@@ -415,17 +424,13 @@ impl Sched {
         if let Some(cpu) = turns.holder() {
             turns.stop(self.clocks[cpu].get());
         }
-        let now = self.clocks.iter().map(|clock| clock.get()).max();
-        turns.next(now.unwrap_or(0), self.busy.iter())
+        let now = latest(&self.clocks);
+        turns.next(now, &self.busy)
     }
 
     /// When a busy CPU may go on.
     fn comes_at(&self, cpu: usize) -> u64 {
-        let own = self.clocks[cpu].get();
-        match self.turns {
-            None => own,
-            Some(_) => self.clocks.iter().map(|clock| clock.get()).fold(own, u64::max),
-        }
+        if self.turns.is_some() { latest(&self.clocks) } else { self.clocks[cpu].get() }
     }
 
     fn begin_turn(&mut self, cpu: usize) {

@@ -9,7 +9,7 @@
 //! with them: one that has used more than it was granted waits until its next grants have made up for it, and one that
 //! has used less goes on before others are granted more.
 
-use super::QUANTUM;
+use super::{Busy, QUANTUM};
 
 /// The emulator counts nanoseconds.
 const SHORTEST: u64 = 1000;
@@ -69,8 +69,8 @@ impl Turns {
         self.begin(cpu, now);
     }
 
-    /// The CPU that is to work at `now`, if any of `busy` is.
-    pub(super) fn next(&mut self, now: u64, busy: impl Iterator<Item = usize>) -> Option<usize> {
+    /// The CPU that is to work at `now`, if any is busy.
+    pub(super) fn next(&mut self, now: u64, busy: &Busy) -> Option<usize> {
         if !self.shared() {
             self.left = QUANTUM - now % QUANTUM;
         }
@@ -91,16 +91,21 @@ impl Turns {
         self.busy.iter().filter(|&&busy| busy).count() > 1
     }
 
-    fn change_busy(&mut self, busy: impl Iterator<Item = usize>) {
-        let mut now = vec![false; self.busy.len()];
-        busy.for_each(|cpu| now[cpu] = true);
-        for cpu in (0..now.len()).filter(|&cpu| self.busy[cpu] && !now[cpu]).collect::<Vec<usize>>() {
-            self.settle(cpu);
-            self.busy[cpu] = false;
+    fn change_busy(&mut self, busy: &Busy) {
+        for cpu in 0..self.busy.len() {
+            if self.busy[cpu] && !busy.has(cpu) {
+                self.settle(cpu);
+                self.busy[cpu] = false;
+            }
         }
-        if now != self.busy {
-            let waker = self.busy.iter().position(|&busy| busy);
-            self.busy = now;
+        // The waker is not known. Of two CPUs it is this one.
+        let waker = self.busy.iter().position(|&busy| busy);
+        let mut joined = false;
+        for (cpu, known) in self.busy.iter_mut().enumerate() {
+            joined |= busy.has(cpu) && !*known;
+            *known = busy.has(cpu);
+        }
+        if joined {
             self.begin_pass(waker.map_or(0, |cpu| cpu + 1));
         }
     }
