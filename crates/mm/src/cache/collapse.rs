@@ -90,9 +90,9 @@ impl Cache {
             at = folio.end(index);
             held += folio.pages();
         }
-        let whole = f.is_shmem() || held == PAGEBLOCK_ORDER.frames() as u64;
+        let complete = f.is_shmem() || held == PAGEBLOCK_ORDER.frames() as u64;
         let rest = f.tree.look().folios_in(TreeMark::Folio, at..place(first).end).next();
-        if rest.is_some() || parts.is_empty() || !whole {
+        if rest.is_some() || parts.is_empty() || !complete {
             self.unlock_parts(memory, &parts);
             return None;
         }
