@@ -39,7 +39,7 @@ impl<'k, H: Harness> Buffer<'k, H> {
 
     fn submit(&self, write: bool, block: u64, frame: Pfn, pages: u32) -> Io {
         let Scratch { device, block: first, .. } = self.scratch;
-        let io = Io { device, write, block: first + block, frame, pages };
+        let io = Io { device, write, block: first + block, frame, pages, continues: false };
         self.kit.harness.watch().expect(io);
         self.kit.machine().submit(io);
         io

@@ -189,7 +189,14 @@ mod tests {
         packing.move_object(place, moved);
         packing.zero(Pfn(6), 1);
         assert_eq!((packing.unpack(moved, Pfn(3)), packing.frames[3]), (77, packed));
-        let io = |write, frame| Io { device: mm::units::DeviceId(1), write, block: 4, frame, pages: 1 };
+        let io = |write, frame| Io {
+            device: mm::units::DeviceId(1),
+            write,
+            block: 4,
+            frame,
+            pages: 1,
+            continues: false,
+        };
         packing.begin(&io(true, Pfn(3)));
         packing.finish(&io(true, Pfn(3)), true);
         packing.finish(&io(false, Pfn(1)), true);

@@ -78,6 +78,8 @@ pub struct Io {
     pub frame: Pfn,
     /// Pages to transfer.
     pub pages: u32,
+    /// It is part of the same request as the transfer that was submitted before it. Only costs depend on it.
+    pub continues: bool,
 }
 
 /// Reads of one node's memory so far: their number, their total latency, and the latency of a read of idle memory.

@@ -174,7 +174,7 @@ mod tests {
     use mm::units::DeviceId;
 
     fn io(write: bool, block: u64) -> Io {
-        Io { device: DeviceId(0), write, block, frame: Pfn(block as u32), pages: 1 }
+        Io { device: DeviceId(0), write, block, frame: Pfn(block as u32), pages: 1, continues: false }
     }
 
     fn blocks(request: &Request) -> Vec<u64> {

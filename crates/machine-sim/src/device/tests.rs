@@ -26,7 +26,8 @@ fn request(now: u64, write: bool, block: u64, pages: u32) -> Request {
     let mut plug = Plug::default();
     for i in 0..pages {
         let block = block + i as u64;
-        let io = Io { device: DeviceId(0), write, block, frame: Pfn(block as u32), pages: 1 };
+        let io =
+            Io { device: DeviceId(0), write, block, frame: Pfn(block as u32), pages: 1, continues: false };
         plug.add(now, io, 0).expect("there is room");
     }
     let mut requests = plug.take();

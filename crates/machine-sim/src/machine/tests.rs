@@ -156,7 +156,14 @@ fn transfers_move_content_at_their_end() {
     let machine = machine("small", None);
     let content = machine.observers.content.as_ref().unwrap();
     content.borrow_mut().set(Pfn(9), 77);
-    let write = Io { device: mm::units::DeviceId(0), write: true, block: 3, frame: Pfn(9), pages: 1 };
+    let write = Io {
+        device: mm::units::DeviceId(0),
+        write: true,
+        block: 3,
+        frame: Pfn(9),
+        pages: 1,
+        continues: false,
+    };
     machine.submit(write);
     content.borrow_mut().set(Pfn(9), 78);
     assert_eq!(content.borrow().block(0, 3), 0);
@@ -179,6 +186,7 @@ fn a_request_does_not_wait_for_one_that_a_cpu_ahead_sends_later() {
                 block: 2 * block,
                 frame: Pfn(9),
                 pages: 1,
+                continues: false,
             });
         }
         machine.unplug();

@@ -17,7 +17,7 @@ fn tell(optimum: &mut Optimum, event: Event, pfn: u32) {
 }
 
 fn transfer(optimum: &mut Optimum, pfn: u32, block: u64, write: bool) {
-    optimum.transfer(&Io { device: DEVICE, write, block, frame: Pfn(pfn), pages: 1 });
+    optimum.transfer(&Io { device: DEVICE, write, block, frame: Pfn(pfn), pages: 1, continues: false });
 }
 
 /// A small memory.

@@ -1,7 +1,7 @@
 //! Getting a page that is needed now.
 
 use super::tree::CachedFolio;
-use super::{Cache, CacheError, Page, ReadHint, is_page_of, lookup};
+use super::{BlockRequest, Cache, CacheError, Page, ReadHint, is_page_of, lookup};
 use crate::frame::FrameFlags;
 use crate::machine::Machine;
 use crate::memory::{Gfp, Memory};
@@ -77,7 +77,7 @@ impl Cache {
             if found.is_none() {
                 let added = self.add_new(memory, id, (index, Order::ZERO), gfp)?;
                 if let Some(pfn) = added {
-                    self.fill(memory, f, pfn);
+                    self.fill(memory, f, pfn, &mut BlockRequest::default());
                     alone = true;
                 }
                 found = added.map(CachedFolio::single);
@@ -114,7 +114,7 @@ impl Cache {
         let failed = is_page_of(memory, pfn, id, index) && !memory.frames[pfn].has(FrameFlags::UPTODATE);
         let first = folio.first(index).0;
         if failed && f.extents.lock().holds(first..first + folio.pages()).is_some() {
-            self.fill(memory, f, pfn);
+            self.fill(memory, f, pfn, &mut BlockRequest::default());
             return true;
         }
         if failed {

@@ -9,6 +9,7 @@
 //! does: the file remembers the error for the next fsync(2), and the content is lost once the folio is reclaimed.
 
 use super::Cache;
+use super::request::BlockRequest;
 use super::tree::TreeMark;
 use crate::event::{Concern, Event};
 use crate::frame::{Frame, FrameFlags, Owner};
@@ -35,22 +36,42 @@ pub(super) fn keep_in_memory(frame: &Frame) {
     frame.clear(FrameFlags::RECLAIM);
 }
 
-pub(super) fn submit_read<M: Machine>(memory: &Memory<M>, pfn: Pfn, device: DeviceId, block: u64) {
+/// Read a locked folio from a device, as a part of `request` if it continues that.
+pub(super) fn submit_read<M: Machine>(
+    memory: &Memory<M>,
+    pfn: Pfn,
+    (device, block): (DeviceId, u64),
+    request: &mut BlockRequest,
+) {
     let pages = memory.frames[pfn].pages();
     count_read(memory, pages);
-    memory.charge(Work::IoSubmit, 1);
-    memory.machine.submit(Io { device, write: false, block, frame: pfn, pages });
+    submit(memory, Io { device, write: false, block, frame: pfn, pages, continues: false }, request);
+}
+
+/// Submit a transfer, as a part of `request` if it continues that.
+pub(super) fn submit<M: Machine>(memory: &Memory<M>, mut io: Io, request: &mut BlockRequest) {
+    io.continues = request.add(&io);
+    if !io.continues {
+        memory.charge(Work::IoSubmit, 1);
+    }
+    memory.machine.submit(io);
 }
 
 impl Cache {
     /// Start to write a locked folio that is up to date: a page of a file to its device, a page of the swap cache to
     /// its slot; a page of shmem moves to the swap cache first. The folio is no longer dirty then, has WRITEBACK set
     /// until it is written, and stays locked until the caller unlocks it. It is dirty again if zram could not take it.
-    /// No page-table entry may be able to make it dirty unnoticed.
+    /// No page-table entry may be able to make it dirty unnoticed. A page of a file is part of `request` if it
+    /// continues that.
     ///
     /// Returns `false` for a page of shmem if swap is full, and for a folio that only zswap may have and does not take;
     /// it is dirty then.
-    pub(crate) fn write_page_start<M: Machine>(&self, memory: &Memory<M>, pfn: Pfn) -> bool {
+    pub(crate) fn write_page_start<M: Machine>(
+        &self,
+        memory: &Memory<M>,
+        pfn: Pfn,
+        request: &mut BlockRequest,
+    ) -> bool {
         let frame = &memory.frames[pfn];
         assert!(
             frame.has(FrameFlags::LOCKED | FrameFlags::UPTODATE) && !frame.has(FrameFlags::WRITEBACK),
@@ -68,9 +89,8 @@ impl Cache {
         };
         memory.count(Stat::NrWriteback, pages as i64);
         memory.count(Stat::PgpgOut, pages as i64 * (PAGE_SIZE / 1024) as i64);
-        memory.charge(Work::IoSubmit, 1);
         memory.event(Event::TlbHazard, Concern::Frames { first: pfn, count: pages }.args());
-        memory.machine.submit(Io { device, write: true, block, frame: pfn, pages });
+        submit(memory, Io { device, write: true, block, frame: pfn, pages, continues: false }, request);
         true
     }
 
@@ -100,7 +120,9 @@ impl Cache {
     /// A transfer has ended. `done`: the device has not failed.
     pub(crate) fn end_io<M: Machine>(&self, memory: &Memory<M>, io: &Io, done: bool) {
         let _scope = memory.scope(Scope::BioEndio);
-        memory.charge(Work::IoComplete, 1);
+        if !io.continues {
+            memory.charge(Work::IoComplete, 1);
+        }
         memory.writes_frame(io.frame);
         let frame = &memory.frames[io.frame];
         if io.write && frame.has(FrameFlags::WRITEBACK) {

@@ -36,6 +36,7 @@ mod io;
 mod membership;
 mod pages;
 mod readahead;
+mod request;
 mod rw;
 mod shadows;
 mod shmem;
@@ -48,6 +49,7 @@ pub mod tree;
 mod zswap;
 
 pub use file::File;
+pub(crate) use request::BlockRequest;
 pub(crate) use split::CACHE_AND_CALLER;
 pub(crate) use swapin::{
     Nearby, SwapinStep, add_to_swap, drop_swap_entry, drop_unmapped, free_swap, page_of_slot, read_unshared,

@@ -2,12 +2,13 @@
 
 use super::Cache;
 use super::file::File;
-use super::io::count_read;
+use super::io::submit_read;
 use super::membership::RUN;
+use super::request::BlockRequest;
 use crate::alloc::Watermark;
 use crate::folio::NewPages;
 use crate::frame::FrameFlags;
-use crate::machine::{Io, Machine, Scope, Work};
+use crate::machine::{Machine, Scope};
 use crate::memory::{AllowedReadAhead, Gfp, Memory, Shortage};
 use crate::units::*;
 use core::ops::Range;
@@ -25,6 +26,7 @@ impl Cache {
         (range, mark): (Range<u64>, Option<u64>),
         pages: NewPages,
         mut gfp: Gfp,
+        request: &mut BlockRequest,
     ) {
         let f = self.file(id);
         let mut pages = pages.into_iter();
@@ -48,7 +50,7 @@ impl Cache {
             if let Some(&(_, pfn)) = places.iter().find(|(index, _)| Some(index.0) == mark) {
                 memory.frames[pfn].set(FrameFlags::READAHEAD);
             }
-            self.fill_pages(memory, f, &places);
+            self.fill_pages(memory, f, &places, request);
             if !complete {
                 break;
             }
@@ -112,17 +114,18 @@ impl Cache {
     }
 
     /// Start to fill new, locked pages. Each is unlocked when it is up to date.
-    fn fill_pages<M: Machine>(&self, memory: &Memory<M>, f: &File, places: &Places) {
+    fn fill_pages<M: Machine>(
+        &self,
+        memory: &Memory<M>,
+        f: &File,
+        places: &Places,
+        request: &mut BlockRequest,
+    ) {
         let [Some(&(first, _)), Some(&(last, _))] = [places.first(), places.last()] else { return };
         if f.is_shmem() || !f.extents.lock().holds_all(first.0..last.0 + 1) {
-            return places.iter().for_each(|&(_, pfn)| self.fill(memory, f, pfn));
+            return places.iter().for_each(|&(_, pfn)| self.fill(memory, f, pfn, request));
         }
-        count_read(memory, places.len() as u32);
-        memory.charge(Work::IoSubmit, places.len() as u64);
-        for &(index, frame) in places {
-            let (device, block) = f.place(index);
-            memory.machine.submit(Io { device, write: false, block, frame, pages: 1 });
-        }
+        places.iter().for_each(|&(index, pfn)| submit_read(memory, pfn, f.place(index), request));
     }
 }
 

@@ -29,6 +29,7 @@
 use super::Cache;
 use super::file::File;
 use super::get::Need;
+use super::request::BlockRequest;
 use super::tree::{CachedFolio, TreeMark};
 use crate::alloc::Watermark;
 use crate::api::FileAdvice;
@@ -372,13 +373,14 @@ impl Cache {
             count.checked_sub(window.lookahead).map(|at| window.start + at).filter(|_| window.lookahead > 0);
         let mut largest = order;
         let mut index = window.start;
+        let request = &mut BlockRequest::default();
         if order == Order::ZERO {
             // Also if the file has shrunk meanwhile: the pages must go somewhere.
-            return self.read_pages(memory, id, (index..end, mark), pages, gfp);
+            return self.read_pages(memory, id, (index..end, mark), pages, gfp, request);
         }
         while index < end {
             if largest == Order::ZERO {
-                return self.read_pages(memory, id, (index..end, mark), pages, gfp);
+                return self.read_pages(memory, id, (index..end, mark), pages, gfp, request);
             }
             let cached = f.tree.look().folio(PageIndex(index));
             if let Some(folio) = cached {
@@ -391,7 +393,7 @@ impl Cache {
                 continue;
             }
             let marked = mark.is_some_and(|mark| mark >> order.0 << order.0 == index);
-            match self.read_folio(memory, id, (PageIndex(index), order), marked, gfp) {
+            match self.read_folio(memory, id, (PageIndex(index), order), marked, gfp, request) {
                 Ok(added) => {
                     added.into_iter().for_each(|pfn| memory.put(pfn));
                     index += order.frames() as u64;
@@ -411,6 +413,7 @@ impl Cache {
         place: (PageIndex, Order),
         marked: bool,
         gfp: Gfp,
+        request: &mut BlockRequest,
     ) -> Result<Option<Pfn>, Shortage> {
         let added = match self.add_new(memory, id, place, gfp) {
             // The pages between the marks are for the time until kswapd, which has been woken, has made room.
@@ -431,17 +434,22 @@ impl Cache {
         if marked {
             memory.frames[pfn].set(FrameFlags::READAHEAD);
         }
-        self.fill(memory, f, pfn);
+        self.fill(memory, f, pfn, request);
         Ok(Some(pfn))
     }
 
     /// Start to fill a new, locked folio. It is unlocked when it is up to date.
-    pub(super) fn fill<M: Machine>(&self, memory: &Memory<M>, file: &File, pfn: Pfn) {
+    pub(super) fn fill<M: Machine>(
+        &self,
+        memory: &Memory<M>,
+        file: &File,
+        pfn: Pfn,
+        request: &mut BlockRequest,
+    ) {
         let frame = &memory.frames[pfn];
         let (index, pages) = (frame.page_index(), frame.pages() as u64);
         if !file.is_shmem() && file.extents.lock().holds_all(index.0..index.0 + pages) {
-            let (device, block) = file.place(index);
-            super::io::submit_read(memory, pfn, device, block);
+            super::io::submit_read(memory, pfn, file.place(index), request);
         } else {
             super::io::fill_with_zeroes(memory, pfn);
             memory.unlock_folio(pfn);

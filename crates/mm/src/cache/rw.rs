@@ -4,7 +4,7 @@ use super::file::File;
 use super::get::Need;
 use super::readahead::{count_block, max_order};
 use super::tree::CachedFolio;
-use super::{Cache, CacheError, ReadHint, is_page_of, lookup};
+use super::{BlockRequest, Cache, CacheError, ReadHint, is_page_of, lookup};
 use crate::event::{Concern, Event};
 use crate::frame::{FrameFlags, Owner};
 use crate::machine::{Machine, Work};
@@ -231,7 +231,7 @@ impl Cache {
             return Ok(Some(CachedFolio::single(pfn)));
         }
         if f.extents.lock().contains(index.0) {
-            self.fill(memory, f, pfn);
+            self.fill(memory, f, pfn, &mut BlockRequest::default());
             memory.put(pfn);
             return Ok(None);
         }

@@ -6,7 +6,9 @@
 //! cache to the tree; then the slot is freed, because memory holds the newest copy.
 
 use super::tree::{CachedFolio, TreeEntry, TreeMark};
-use super::{Cache, CacheError, Page, drop_swap_entry, is_page_of, remove_from_swap_cache, swapin};
+use super::{
+    BlockRequest, Cache, CacheError, Page, drop_swap_entry, is_page_of, remove_from_swap_cache, swapin,
+};
 use crate::frame::{FrameFlags, Owner};
 use crate::knobs::Knob;
 use crate::machine::{Machine, Work};
@@ -76,7 +78,7 @@ impl Cache {
                 }
                 ShmemEntry::Nothing => {
                     if let Some(folio) = self.add_shmem(memory, id, index, gfp)? {
-                        self.fill(memory, f, folio.head);
+                        self.fill(memory, f, folio.head, &mut BlockRequest::default());
                         // It is clean: until it is written it can be dropped and made again.
                         return Ok(Page { folio: folio.head, pfn: folio.frame(index), major, waited: major });
                     }

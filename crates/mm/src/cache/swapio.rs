@@ -5,7 +5,8 @@
 //! Source: `swap_writepage` and `swap_read_folio` in mm/page_io.c of Linux 6.12.
 
 use super::Cache;
-use super::io::{count_read, keep_in_memory, submit_read};
+use super::io::{count_read, keep_in_memory, submit, submit_read};
+use super::request::BlockRequest;
 use crate::event::{Concern, Event};
 use crate::frame::FrameFlags;
 use crate::knobs::ZswapForm;
@@ -84,9 +85,9 @@ impl Cache {
             self.write_to_zram(memory, pfn, place);
             return;
         }
-        memory.charge(Work::IoSubmit, 1);
         let (device, block) = memory.swap.place(slot);
-        memory.machine.submit(Io { device, write: true, block, frame: pfn, pages });
+        let io = Io { device, write: true, block, frame: pfn, pages, continues: false };
+        submit(memory, io, &mut BlockRequest::default());
     }
 
     /// Write a folio to its slots in zram. It is dirty again if zram could not take it.
@@ -115,8 +116,8 @@ pub(super) fn read_slot_into<M: Machine>(memory: &Memory<M>, pfn: Pfn, slot: Swa
     } else if let Some((zram, number)) = memory.zram_of(slot) {
         memory.note_disk_swapin(pfn);
         memory.count(Stat::PswpIn, 1);
-        if let Some((device, block)) = zram.read(&memory.zs(), pfn, number) {
-            submit_read(memory, pfn, device, block);
+        if let Some(place) = zram.read(&memory.zs(), pfn, number) {
+            submit_read(memory, pfn, place, &mut BlockRequest::default());
             return;
         }
         count_read(memory, 1);
@@ -124,8 +125,7 @@ pub(super) fn read_slot_into<M: Machine>(memory: &Memory<M>, pfn: Pfn, slot: Swa
     } else {
         memory.note_disk_swapin(pfn);
         memory.count(Stat::PswpIn, 1);
-        let (device, block) = memory.swap.place(slot);
-        submit_read(memory, pfn, device, block);
+        submit_read(memory, pfn, memory.swap.place(slot), &mut BlockRequest::default());
         return;
     }
     frame.set(FrameFlags::UPTODATE);

@@ -2,6 +2,7 @@
 
 use super::pass::{Pass, ReclaimFate};
 use super::{Reclaim, ScanControl};
+use crate::cache::BlockRequest;
 use crate::event::Event;
 use crate::frame::{FolioRun, Frame, FrameFlags, Owner};
 use crate::machine::{Machine, Scope};
@@ -59,7 +60,7 @@ impl<M: Machine> Reclaim<'_, M> {
             return Err(ReclaimFate::Keep);
         }
         frame.set(FrameFlags::RECLAIM);
-        if !core.cache.write_page_start(core, pfn) {
+        if !core.cache.write_page_start(core, pfn, &mut BlockRequest::default()) {
             frame.clear(FrameFlags::RECLAIM);
             return Err(ReclaimFate::Activate);
         }

@@ -170,7 +170,7 @@ impl Bench {
 
     pub(super) fn write_start(&self, pfn: Pfn) {
         self.core.lock_folio(pfn);
-        assert!(self.core.cache.write_page_start(&self.core, pfn));
+        assert!(self.core.cache.write_page_start(&self.core, pfn, &mut Default::default()));
         self.core.unlock_folio(pfn);
     }
 

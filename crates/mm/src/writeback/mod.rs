@@ -26,6 +26,7 @@ pub use limits::{DirtyLimits, limits};
 pub(crate) use zram::zram_upkeep;
 pub(crate) use zswap::zswap;
 
+use crate::cache::BlockRequest;
 use crate::cache::tree::{MAX_INDEX, TreeMark};
 use crate::frame::{FrameFlags, Owner};
 use crate::machine::{Machine, Scope};
@@ -93,11 +94,11 @@ fn write_chosen<M: Machine>(core: &MmCore<M>, file: FileId, range: Range<u64>, m
     if core.cache.choose_dirty(file, range.clone(), most) == 0 {
         return 0;
     }
-    let mut from = range.start;
+    let (mut from, mut request) = (range.start, BlockRequest::default());
     let (mut started, mut next_look) = (0, LOOK_EVERY - 1);
     while let Some((index, pfn)) = core.cache.next_marked(core, file, TreeMark::ToWrite, from..range.end) {
         let pages = core.frames[pfn].pages() as u64;
-        if write_folio(core, file, index, pfn, wait) {
+        if write_folio(core, (file, index), pfn, wait, &mut request) {
             started += pages;
         }
         core.put(pfn);
@@ -111,7 +112,13 @@ fn write_chosen<M: Machine>(core: &MmCore<M>, file: FileId, range: Range<u64>, m
 }
 
 /// Start writing one folio, found at `index`, if it still is there and dirty.
-fn write_folio<M: Machine>(core: &MmCore<M>, file: FileId, index: PageIndex, pfn: Pfn, wait: Wait) -> bool {
+fn write_folio<M: Machine>(
+    core: &MmCore<M>,
+    (file, index): (FileId, PageIndex),
+    pfn: Pfn,
+    wait: Wait,
+    request: &mut BlockRequest,
+) -> bool {
     let frame = &core.frames[pfn];
     core.lock_folio(pfn);
     if wait == Wait::ForPage {
@@ -122,7 +129,7 @@ fn write_folio<M: Machine>(core: &MmCore<M>, file: FileId, index: PageIndex, pfn
     let mut started = false;
     if ready {
         core.rmap.mkclean(core, pfn);
-        started = core.cache.write_page_start(core, pfn);
+        started = core.cache.write_page_start(core, pfn, request);
     } else if is_it {
         core.cache.unchoose(file, index);
     }

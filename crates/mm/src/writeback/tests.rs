@@ -93,3 +93,20 @@ fn writer_waits_until_the_device_has_caught_up() {
     assert!(core.stats.read(Stat::NrWriteback) <= limits.dirty as i64);
     check(&core);
 }
+
+/// Pages whose blocks follow each other cost one request; each page that is left out ends one.
+#[test]
+fn pages_in_a_row_are_written_by_one_request() {
+    let core = store(4096, 8);
+    let file = disk_file(&core, 0, 0);
+    write(&core, file, 0, 100 * PAGE_SIZE, 1);
+    let requests = || (core.machine.work(Work::IoSubmit), core.machine.work(Work::IoComplete));
+    let sync = || sync_range(&core, &Writeback::default(), file, PageIndex(0), PageIndex(1000));
+    sync();
+    assert_eq!((requests(), core.stats.read(Stat::NrWritten)), ((1, 1), 100));
+    write(&core, file, 0, 30 * PAGE_SIZE, 2);
+    write(&core, file, 31 * PAGE_SIZE, 30 * PAGE_SIZE, 2);
+    sync();
+    assert_eq!((requests(), core.stats.read(Stat::NrWritten)), ((3, 3), 160));
+    check(&core);
+}

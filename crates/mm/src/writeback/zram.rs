@@ -88,7 +88,7 @@ fn write<M: Machine>(core: &MmCore<M>, page: Pfn, (device, block): (DeviceId, u6
     frame.clear(FrameFlags::UPTODATE);
     core.count(Stat::PgpgOut, (PAGE_SIZE / 1024) as i64);
     core.charge(Work::IoSubmit, 1);
-    core.machine.submit(Io { device, write: true, block, frame: page, pages: 1 });
+    core.machine.submit(Io { device, write: true, block, frame: page, pages: 1, continues: false });
     core.wait_unlocked(page);
     frame.has(FrameFlags::UPTODATE)
 }

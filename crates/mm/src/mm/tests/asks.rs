@@ -215,7 +215,7 @@ fn fadvise_dontneed_frees_clean_pages() {
     for index in (0..PAGES).map(PageIndex) {
         let pfn = cache.lookup(memory, file, index).unwrap().head;
         bench.mm.core.lock_folio(pfn);
-        assert!(cache.write_page_start(memory, pfn));
+        assert!(cache.write_page_start(memory, pfn, &mut Default::default()));
         bench.mm.core.unlock_folio(pfn);
         bench.mm.core.put(pfn);
     }

@@ -216,7 +216,7 @@ fn page_that_becomes_dirty_before_the_freeze_is_kept() {
             reclaim();
         } else {
             core.lock_folio(pfn);
-            assert!(core.cache.write_page_start(core, pfn));
+            assert!(core.cache.write_page_start(core, pfn, &mut Default::default()));
             core.unlock_folio(pfn);
         }
         bench.finish_io();
