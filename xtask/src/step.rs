@@ -38,8 +38,49 @@ const TYPICAL: &[(&str, u64)] = &[
     ("programs on Linux", 30),
 ];
 
-/// Lines of a failed step that are printed again after all steps, where a reader looks first.
+/// The most lines of a failed step, of its end and of each target's failed tests, that are printed again after all steps,
+/// where a reader looks first.
 const REPEATED: usize = 40;
+
+/// What is printed again if a step fails.
+#[derive(Default)]
+struct Told {
+    last: VecDeque<String>,
+    /// What failed tests have printed, and where they panicked.
+    failures: Vec<String>,
+    /// Lines of `failures` that the present target may add.
+    room: usize,
+    /// Names of the failed tests.
+    tests: Vec<String>,
+}
+
+impl Told {
+    /// Note a line of a step's output. cargo goes on with the next target after failed tests, so their lines may be far
+    /// from the end.
+    fn note(&mut self, line: &str) {
+        if let Some(name) = line.strip_prefix("test ").and_then(|rest| rest.strip_suffix(" ... FAILED")) {
+            self.tests.push(name.to_owned());
+        }
+        match line {
+            "failures:" => self.room = REPEATED,
+            _ if line.starts_with("test result:") => self.room = 0,
+            _ if self.room > 0 => {
+                self.failures.push(line.to_owned());
+                self.room -= 1;
+            }
+            _ => {}
+        }
+        if self.last.len() == REPEATED {
+            self.last.pop_front();
+        }
+        self.last.push_back(line.to_owned());
+    }
+
+    /// The lines that say most about a failure.
+    fn lines(&self) -> impl Iterator<Item = &String> {
+        self.failures.iter().chain(&self.last)
+    }
+}
 
 /// A command with a name.
 pub struct Step {
@@ -104,34 +145,31 @@ impl Step {
     }
 
     /// Run it and print each line of its output after `mark`; without a mark it prints by itself. Standard input is
-    /// closed, so that nothing can wait for an answer. Returns whether it succeeded, and its last marked lines.
-    fn run(&self, mark: Option<&str>) -> (bool, VecDeque<String>) {
-        let mut last = VecDeque::new();
+    /// closed, so that nothing can wait for an answer. Returns whether it succeeded, and what marked lines told.
+    fn run(&self, mark: Option<&str>) -> (bool, Told) {
+        let mut told = Told::default();
         let status = match mark {
-            Some(mark) => self.run_marked(mark, &mut last),
+            Some(mark) => self.run_marked(mark, &mut told),
             None => self.command().status(),
         };
         match status {
-            Ok(status) => (status.success(), last),
+            Ok(status) => (status.success(), told),
             Err(error) => {
                 let why = format!("xtask: cannot run {}: {error}", self.command_line());
                 eprintln!("{why}");
-                last.push_back(why);
-                (false, last)
+                told.note(&why);
+                (false, told)
             }
         }
     }
 
-    fn run_marked(&self, mark: &str, last: &mut VecDeque<String>) -> io::Result<ExitStatus> {
+    fn run_marked(&self, mark: &str, told: &mut Told) -> io::Result<ExitStatus> {
         let (output, input) = io::pipe()?;
         let mut child = self.command().stdout(input.try_clone()?).stderr(input).spawn()?;
         for line in BufReader::new(output).split(b'\n') {
             let line = String::from_utf8_lossy(&line?).into_owned();
             println!("{mark}{line}");
-            if last.len() == REPEATED {
-                last.pop_front();
-            }
-            last.push_back(line);
+            told.note(&line);
         }
         child.wait()
     }
@@ -151,8 +189,8 @@ impl Step {
 struct Report<'a> {
     step: &'a Step,
     passed: bool,
-    /// Its last lines, if lanes ran side by side.
-    last: VecDeque<String>,
+    /// What its lines told, if lanes ran side by side.
+    told: Told,
     seconds: u64,
 }
 
@@ -169,8 +207,8 @@ pub fn run_all(lanes: &[Vec<Step>]) -> ExitCode {
     });
     let failed: Vec<&Report> = reports.iter().filter(|report| !report.passed).collect();
     for report in &failed {
-        println!("\n==> the last lines of {}, which failed:", report.step.name);
-        report.last.iter().for_each(|line| println!("{line}"));
+        println!("\n==> of {}, which failed:", report.step.name);
+        report.told.lines().for_each(|line| println!("{line}"));
     }
     println!("\n{:-<72}", "");
     for Report { step, passed, seconds, .. } in &reports {
@@ -178,6 +216,7 @@ pub fn run_all(lanes: &[Vec<Step>]) -> ExitCode {
     }
     for report in &failed {
         println!("again: {}", report.step.command_line());
+        report.told.tests.iter().for_each(|name| println!("       failed: {name}"));
     }
     println!(
         "{} of {} steps ok in {} s{}",
@@ -198,8 +237,8 @@ fn run_lane<'a>(mark: Option<&str>, lane: &'a [Step], start: Instant) -> Vec<Rep
         }
         eprintln!("{before}\n{before}==> {}: {}", step.name, step.command_line());
         let begin = Instant::now();
-        let (passed, last) = step.run(mark);
-        Report { step, passed, last, seconds: begin.elapsed().as_secs() }
+        let (passed, told) = step.run(mark);
+        Report { step, passed, told, seconds: begin.elapsed().as_secs() }
     };
     lane.iter().enumerate().map(run).collect()
 }
@@ -230,6 +269,19 @@ mod tests {
         assert!(matches!(&step.runner, Runner::Xtask(path) if *path == this));
         assert_eq!(step.command().get_program(), this);
         assert_eq!(step.command_line(), "cargo xtask no-such-task");
+    }
+
+    #[test]
+    fn failed_tests_are_told_however_much_follows_them() {
+        let mut told = Told::default();
+        let output = "test a::good ... ok\ntest a::bad ... FAILED\n\nfailures:\n\n---- a::bad stdout ----\n\
+                      thread 'a::bad' panicked at a.rs:1:2:\n\nfailures:\n    a::bad\n\ntest result: FAILED. 1 passed\n";
+        output.lines().for_each(|line| told.note(line));
+        (0..1000).for_each(|n| told.note(&format!("test b::{n} ... ok")));
+        assert_eq!(told.tests, ["a::bad"]);
+        let lines: Vec<&String> = told.lines().collect();
+        assert!(lines.iter().any(|line| line.contains("panicked at a.rs")) && lines.len() < 2 * REPEATED);
+        assert_eq!(lines.last().unwrap().as_str(), "test b::999 ... ok");
     }
 
     #[test]
