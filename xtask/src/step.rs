@@ -38,8 +38,8 @@ const TYPICAL: &[(&str, u64)] = &[
     ("programs on Linux", 30),
 ];
 
-/// The most lines of a failed step, of its end and of each target's failed tests, that are printed again after all steps,
-/// where a reader looks first.
+/// The most lines of a failed step, of its end and of each target's failed tests, that are printed again after all
+/// steps, where a reader looks first.
 const REPEATED: usize = 40;
 
 /// What is printed again if a step fails.

@@ -4,6 +4,7 @@ use super::Cache;
 use super::file::File;
 use super::io::submit_read;
 use super::membership::RUN;
+use super::readahead::PagesToRead;
 use super::request::BlockRequest;
 use crate::alloc::Watermark;
 use crate::folio::NewPages;
@@ -17,17 +18,17 @@ use smallvec::SmallVec;
 type Places = SmallVec<[(PageIndex, Pfn); RUN]>;
 
 impl Cache {
-    /// Start to read the pages of a range that are not cached, as single pages; the page at `mark` gets the flag
-    /// READAHEAD. Stops when `pages` are used up and memory is short.
+    /// Start to read pages that are not cached, as single pages. Stops when the given ones are used up and memory is
+    /// short.
     pub(super) fn read_pages<M: Machine>(
         &self,
         memory: &Memory<M>,
         id: FileId,
-        (range, mark): (Range<u64>, Option<u64>),
-        pages: NewPages,
+        what: PagesToRead,
         mut gfp: Gfp,
         request: &mut BlockRequest,
     ) {
+        let PagesToRead { range, mark, pages } = what;
         let f = self.file(id);
         let mut pages = pages.into_iter();
         let mut from = range.start;

@@ -40,6 +40,7 @@ use crate::machine::{Machine, Scope, Work};
 use crate::memory::{AllowedReadAhead, Gfp, Memory, Shortage, Worth};
 use crate::stat::SizeStat;
 use crate::units::*;
+use core::ops::Range;
 
 /// Excess of misses over hits of mapped use at which reading around stops.
 const MMAP_LOTSAMISS: u32 = 100;
@@ -78,6 +79,23 @@ pub(super) struct ReadaheadWindow {
     pub(super) count: u64,
     /// Number of pages at the end that are for later: the first of them is marked.
     pub(super) lookahead: u64,
+}
+
+/// Pages of a file to read.
+pub(super) struct PagesToRead {
+    pub(super) range: Range<u64>,
+    /// The page that gets the flag READAHEAD.
+    pub(super) mark: Option<u64>,
+    /// Pages for those that are not cached; more are allocated as needed.
+    pub(super) pages: NewPages,
+}
+
+/// A folio of a file to read.
+pub(super) struct FolioToRead {
+    pub(super) index: PageIndex,
+    pub(super) order: Order,
+    /// It gets the flag READAHEAD.
+    pub(super) marked: bool,
 }
 
 impl ReadaheadWindow {
@@ -376,11 +394,17 @@ impl Cache {
         let request = &mut BlockRequest::default();
         if order == Order::ZERO {
             // Also if the file has shrunk meanwhile: the pages must go somewhere.
-            return self.read_pages(memory, id, (index..end, mark), pages, gfp, request);
+            return self.read_pages(memory, id, PagesToRead { range: index..end, mark, pages }, gfp, request);
         }
         while index < end {
             if largest == Order::ZERO {
-                return self.read_pages(memory, id, (index..end, mark), pages, gfp, request);
+                return self.read_pages(
+                    memory,
+                    id,
+                    PagesToRead { range: index..end, mark, pages },
+                    gfp,
+                    request,
+                );
             }
             let cached = f.tree.look().folio(PageIndex(index));
             if let Some(folio) = cached {
@@ -393,7 +417,8 @@ impl Cache {
                 continue;
             }
             let marked = mark.is_some_and(|mark| mark >> order.0 << order.0 == index);
-            match self.read_folio(memory, id, (PageIndex(index), order), marked, gfp, request) {
+            let folio = FolioToRead { index: PageIndex(index), order, marked };
+            match self.read_folio(memory, id, folio, gfp, request) {
                 Ok(added) => {
                     added.into_iter().for_each(|pfn| memory.put(pfn));
                     index += order.frames() as u64;
@@ -410,21 +435,22 @@ impl Cache {
         &self,
         memory: &Memory<M>,
         id: FileId,
-        place: (PageIndex, Order),
-        marked: bool,
+        folio: FolioToRead,
         gfp: Gfp,
         request: &mut BlockRequest,
     ) -> Result<Option<Pfn>, Shortage> {
+        let FolioToRead { index, order, marked } = folio;
+        let place = (index, order);
         let added = match self.add_new(memory, id, place, gfp) {
             // The pages between the marks are for the time until kswapd, which has been woken, has made room.
-            Err(Shortage::Zone(_)) if gfp.mark == Watermark::Low && place.1 == Order::ZERO => {
+            Err(Shortage::Zone(_)) if gfp.mark == Watermark::Low && order == Order::ZERO => {
                 self.add_new(memory, id, place, Gfp { mark: Watermark::Min, ..gfp })?
             }
             other => other?,
         };
         let Some(pfn) = added else { return Ok(None) };
-        let (f, pages) = (self.file(id), place.0.0..place.0.0 + place.1.frames() as u64);
-        if place.1 > Order::ZERO && f.extents.lock().holds(pages).is_none() {
+        let (f, pages) = (self.file(id), index.0..index.0 + order.frames() as u64);
+        if order > Order::ZERO && f.extents.lock().holds(pages).is_none() {
             // The file was truncated after the size was chosen. From here on a truncation waits for the folio's lock.
             self.remove(memory, pfn);
             memory.unlock_folio(pfn);

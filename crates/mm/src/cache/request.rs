@@ -36,8 +36,14 @@ mod tests {
     use super::*;
 
     fn adds(request: &mut BlockRequest, device: u8, block: u64, pages: u32) -> bool {
-        let device = DeviceId(device.into());
-        request.add(&Io { device, write: false, block, frame: Pfn(1), pages, continues: false })
+        request.add(&Io {
+            device: DeviceId(device),
+            write: false,
+            block,
+            frame: Pfn(1),
+            pages,
+            continues: false,
+        })
     }
 
     #[test]

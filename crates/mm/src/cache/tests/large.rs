@@ -1,6 +1,7 @@
 //! Files in large folios: growing sizes, requests, truncations, counters.
 
 use super::*;
+use crate::cache::readahead::FolioToRead;
 use crate::stat::SizeStat;
 
 fn large_store(frames: u32, order: u64, window: u64) -> Rc<MmCore<TestMachine>> {
@@ -220,8 +221,8 @@ fn folio_only_partly_on_the_device_is_dropped() {
     let file = disk_file(&core, 0, 8);
     truncate(&core, file, 2);
     core.cache.set_size(file, 8 * PAGE_SIZE);
-    let place = (PageIndex(0), Order(3));
-    assert_eq!(core.cache.read_folio(&core, file, place, true, ROOT, &mut Default::default()), Ok(None));
+    let folio = FolioToRead { index: PageIndex(0), order: Order(3), marked: true };
+    assert_eq!(core.cache.read_folio(&core, file, folio, ROOT, &mut Default::default()), Ok(None));
     assert_eq!((core.cache.file(file).cached(), core.stats.read(Stat::NrFilePages)), (0, 0));
     check(&core);
     assert_eq!(read(&core, file, 0, 4), [virgin(DISK, 0), virgin(DISK, 1), 0, 0]);
