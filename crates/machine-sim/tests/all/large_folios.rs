@@ -13,13 +13,16 @@ use program::{
 
 fn config(machine: &str, memory: u64, order: u64, policy: u64) -> RunConfig {
     let machine = MachineSpec::preset(machine).unwrap();
-    let knobs = vec![
+    let mut knobs = vec![
         (Knob::FileMaxOrder, order),
         (Knob::ShmemMaxOrder, order),
-        (Knob::ReadAheadKb, 2048),
         (Knob::TlbUnmap, policy),
         (Knob::TlbAgeLimitMs, 5),
     ];
+    if order > 0 {
+        // The largest folios fit into such windows. With single pages, each miss would read 512 of them.
+        knobs.push((Knob::ReadAheadKb, 2048));
+    }
     RunConfig { memory: Some(memory), verify: true, bound: true, knobs, ..RunConfig::new(machine) }
 }
 
