@@ -18,6 +18,7 @@ mod linux;
 mod soak;
 mod step;
 mod tool;
+mod truth;
 
 use std::process::ExitCode;
 use step::{Step, run_all};
@@ -39,6 +40,8 @@ Tasks:
                  count the instructions of fixed runs of the simulator (valgrind) and of the booted machine's operations
                  (QEMU), and fail if one is more than 2 % above docs/instructions.toml; --accept: write what they take
                  now and the reason into that file
+  truth          judge the simulator again beside the boots of Linux that are kept in truth/, and fail if fewer counts are
+                 near Linux's than docs/truth.md says
   fuzz [--runs N] [TARGET]
                  look for inputs that break a reader: container, lackey, machine, options, replay or sweep (all, with
                  1000000 inputs each), guided by the code that they reach; needs a C++ compiler (crates/fuzz)
@@ -82,6 +85,7 @@ fn main() -> ExitCode {
         ["instructions"] => instructions::check(),
         ["instructions", "--accept", reason] => instructions::accept(reason),
         ["instructions", ..] => usage("instructions takes --accept with a reason, or nothing"),
+        ["truth"] => truth::check(),
         ["fuzz", rest @ ..] => match fuzz::Options::parse(rest) {
             Some(options) => fuzz::fuzz(&options),
             None => usage("fuzz takes --runs N and the name of a target"),
@@ -186,6 +190,7 @@ fn images() -> Vec<Step> {
     steps.push(Step::cargo("the release build", ["build", "--release"]));
     steps.push(Step::xtask("instructions", ["instructions"]));
     steps.push(Step::xtask("what the random program meets", ["soak", "--cover"]));
+    steps.push(Step::xtask("counts beside Linux's", ["truth"]));
     steps.push(Step::xtask("the booted machine", ["boot-test"]));
     steps.extend(linux::checks());
     steps

@@ -28,6 +28,7 @@ const TYPICAL: &[(&str, u64)] = &[
     ("the release build", 218),
     ("instructions", 60),
     ("what the random program meets", 7),
+    ("counts beside Linux's", 70),
     ("format of the booted machine", 1),
     ("lints of the kernel image", 17),
     ("documents of the kernel image", 1),
