@@ -3,7 +3,8 @@
 //! A task that reads or writes folio after folio of a file fills one request while their blocks follow each other, and
 //! pays for building and completing the request once. Each folio is still a transfer of its own: it is unlocked, or no
 //! longer under write-back, as soon as its own pages are done. (Linux 6.12: `ext4_mpage_readpages` and
-//! `ext4_bio_write_folio` add folios to one bio.) Pages of swap have requests of their own, as there.
+//! `ext4_bio_write_folio` add folios to one bio.) Each folio of swap has a request of its own. (There, it has a bio of
+//! its own, too, which the block layer may join to others.)
 
 use crate::machine::Io;
 use crate::units::*;
