@@ -2,6 +2,7 @@
 //! than docs/truth.md says.
 
 use crate::built;
+use crate::summary::{Sums, said};
 use std::collections::BTreeMap;
 use std::fs;
 use std::io;
@@ -11,19 +12,10 @@ use std::process::{Command, ExitCode, Stdio};
 const BOOTS: &str = "truth";
 const DOCUMENT: &str = "docs/truth.md";
 /// By how many per cent of the judged counts those near Linux's may be fewer.
-const TOLERANCE: u32 = 1;
+const TOLERANCE: usize = 1;
 
-/// Counts of the settings that are judged open, of one kernel.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct Judged {
-    failed: u32,
-    judged: u32,
-    /// Within 10 per cent of Linux's.
-    near: u32,
-}
-
-/// By kernel.
-type Summary = BTreeMap<String, Judged>;
+/// The counts of the settings that are judged open, by kernel.
+type Summary = BTreeMap<String, Sums>;
 
 /// Judge all kept boots again, and hold the summary against the document's.
 pub fn check() -> ExitCode {
@@ -55,7 +47,7 @@ fn judge() -> Result<(Summary, Summary), String> {
     ended.map_err(|error| format!("{}: {error}", pagefold.display()))?;
     let read = |path: &Path| {
         let text = fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))?;
-        Ok::<_, String>(summary(&text))
+        Ok::<_, String>(open(&text))
     };
     Ok((read(Path::new(DOCUMENT))?, read(&document)?))
 }
@@ -83,17 +75,9 @@ fn copy_boots(from: &Path, to: &Path) -> io::Result<()> {
 }
 
 /// The rows of a document's summary for the settings that are judged open.
-fn summary(document: &str) -> Summary {
-    let rows = document.lines().filter_map(|line| {
-        let cells: Vec<&str> = line.strip_prefix("| ")?.split(" | ").collect();
-        let &[kernel, "open", _compared, failed, judged, _noisy, _median, near, ..] = &cells[..] else {
-            return None;
-        };
-        let near = near.split(' ').next()?;
-        let [failed, judged, near] = [failed, judged, near].map(|cell| cell.parse().ok());
-        Some((kernel.to_owned(), Judged { failed: failed?, judged: judged?, near: near? }))
-    });
-    rows.collect()
+fn open(document: &str) -> Summary {
+    let rows = said(document).into_iter().filter(|((_, set), _)| set == "open");
+    rows.map(|((kernel, _), sums)| (kernel, sums)).collect()
 }
 
 /// A table of the counts near Linux's, and a line about each kernel with which they became fewer.
@@ -109,10 +93,10 @@ fn compare(before: &Summary, now: &Summary) -> (String, Vec<String>) {
         };
         table += &format!(
             "{kernel:<12} {:>4} of {:>4} counts within 10 % of Linux's; {DOCUMENT}: {} of {}\n",
-            now.near, now.judged, before.near, before.judged
+            now.within_10, now.judged, before.within_10, before.judged
         );
         // Shares in per cent, without dividing.
-        let share = |of: &Judged, other: &Judged| 100 * of.near * other.judged;
+        let share = |of: &Sums, other: &Sums| of.within_10.saturating_mul(other.judged).saturating_mul(100);
         if share(now, before) + TOLERANCE * now.judged * before.judged < share(before, now) {
             worse.push(format!(
                 "{kernel}: fewer than {DOCUMENT} says: mend it, or say why and make that again"
@@ -129,17 +113,8 @@ fn compare(before: &Summary, now: &Summary) -> (String, Vec<String>) {
 mod tests {
     use super::*;
 
-    fn judged(near: u32, of: u32) -> Summary {
-        Summary::from([("6.12".to_owned(), Judged { failed: 0, judged: of, near })])
-    }
-
-    #[test]
-    fn open_rows_of_a_summary_are_read() {
-        let text = "| kernel | set | compared | failed | judged | noisy | median error | within 10 % | within 25 % |\n\
-                    | --- | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |\n\
-                    | 6.12 | open | 74 | 0 | 552 | 155 | 4.1 % | 441 (79 %) | 516 (93 %) |\n\
-                    | 6.12 | held out | 35 | 0 | 253 | 165 | 5.7 % | 180 (71 %) | 242 (95 %) |\n";
-        assert_eq!(summary(text), judged(441, 552));
+    fn judged(near: usize, of: usize) -> Summary {
+        Summary::from([("6.12".to_owned(), Sums { judged: of, within_10: near, ..Sums::default() })])
     }
 
     #[test]

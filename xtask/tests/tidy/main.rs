@@ -11,6 +11,8 @@ mod phrases;
 mod project;
 mod prose;
 mod ratchet;
+#[path = "../../src/summary.rs"]
+mod summary;
 mod truth;
 mod type_names;
 mod visibility;

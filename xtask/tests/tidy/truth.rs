@@ -1,26 +1,9 @@
 //! The head of docs/truth.md is counted from its rows, and it was made when docs/behaviour.toml says.
 
 use crate::project::files;
+use crate::summary::{ByKernel, Sums, cells, said, section};
 use std::collections::BTreeMap;
 use toml::{Table, Value};
-
-/// What the summary says of a kernel and a set of cases.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Sums {
-    compared: usize,
-    failed: usize,
-    judged: usize,
-    noisy: usize,
-    within_10: usize,
-    within_25: usize,
-    missed: usize,
-    unexplained: usize,
-    rankings: usize,
-    agree: usize,
-    inverted: usize,
-}
-
-type ByKernel = BTreeMap<(String, String), Sums>;
 
 /// A page with a summary.
 struct Page<'a> {
@@ -28,56 +11,17 @@ struct Page<'a> {
 }
 
 impl<'a> Page<'a> {
-    /// The lines of a section.
-    fn section(&self, title: &str) -> impl Iterator<Item = &'a str> {
-        let heading = format!("## {title}");
-        self.text
-            .lines()
-            .skip_while(move |line| *line != heading)
-            .skip(1)
-            .take_while(|line| !line.starts_with("## "))
-    }
-
     /// Programs that are held out.
     fn sets(&self) -> BTreeMap<&'a str, &'static str> {
         let mut sets = BTreeMap::new();
         let mut name = "";
-        for line in self.section("Count by count") {
+        for line in section(self.text, "Count by count") {
             name = line.strip_prefix("### ").unwrap_or(name);
             if line.starts_with("`pagefold linux ") {
                 sets.insert(name, if line.ends_with(", held out") { "held out" } else { "open" });
             }
         }
         sets
-    }
-
-    /// What the summary says.
-    fn said(&self) -> ByKernel {
-        let number =
-            |cell: &str| cell.split(' ').next().and_then(|word| word.parse().ok()).unwrap_or(usize::MAX);
-        let mut rows = self.section("Summary").filter_map(cells);
-        let headings = rows.next().unwrap_or_default();
-        let of_row = |row: Vec<&str>| {
-            let column = |name: &str| headings.iter().position(|heading| *heading == name);
-            let cell = |name: &str| row.get(column(name)?).copied();
-            let at = |name: &str| cell(name).map_or(usize::MAX, number);
-            let sums = Sums {
-                compared: at("compared"),
-                failed: at("failed"),
-                judged: at("judged"),
-                // Pages that were made without this verdict have no such column.
-                noisy: cell("noisy").map_or(0, number),
-                within_10: at("within 10 %"),
-                within_25: at("within 25 %"),
-                missed: at("missed"),
-                unexplained: at("beyond 25 %, no cause"),
-                rankings: at("rankings"),
-                agree: at("agree"),
-                inverted: at("inverted"),
-            };
-            ((row[0].to_owned(), row[1].to_owned()), sums)
-        };
-        rows.map(of_row).collect()
     }
 
     /// What the rows below it come to.
@@ -91,7 +35,7 @@ impl<'a> Page<'a> {
         };
         let mut name = "";
         let mut comparison = ("", "", "");
-        for line in self.section("Count by count") {
+        for line in section(self.text, "Count by count") {
             name = line.strip_prefix("### ").unwrap_or(name);
             let Some(row) = cells(line).filter(|row| row[0] != "kernel") else { continue };
             if comparison != (name, row[0], row[1]) {
@@ -114,7 +58,7 @@ impl<'a> Page<'a> {
                 });
             }
         }
-        for row in self.section("Each kernel, each program, both policies").filter_map(cells) {
+        for row in section(self.text, "Each kernel, each program, both policies").filter_map(cells) {
             if row[0] != "kernel" {
                 let verdict = row[9];
                 add(row[0], row[1], &|sums| {
@@ -129,7 +73,7 @@ impl<'a> Page<'a> {
 
     /// What the summary says otherwise than the rows.
     fn offences(&self) -> Vec<String> {
-        let (said, counted) = (self.said(), self.counted());
+        let (said, counted) = (said(self.text), self.counted());
         let one = counted
             .keys()
             .filter(|(kernel, _)| kernel != "all")
@@ -151,17 +95,11 @@ impl<'a> Page<'a> {
     }
 }
 
-/// The cells of a row.
-fn cells(line: &str) -> Option<Vec<&str>> {
-    let row = line.strip_prefix("| ")?.strip_suffix('|')?;
-    (!row.starts_with("---")).then(|| row.split('|').map(str::trim).collect())
-}
-
 #[test]
 fn truths_summary_is_counted_from_its_rows() {
     let pages = files("docs", "truth.md");
     let page = Page { text: &pages[0].text };
-    assert!(!page.said().is_empty(), "docs/truth.md has no summary");
+    assert!(!said(page.text).is_empty(), "docs/truth.md has no summary");
     assert_eq!(page.offences(), Vec::<String>::new(), "docs/truth.md");
 }
 
