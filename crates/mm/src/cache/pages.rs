@@ -2,14 +2,14 @@
 
 use super::Cache;
 use super::file::File;
-use super::io::submit_read;
+use super::io::{count_read, submit};
 use super::membership::RUN;
 use super::readahead::PagesToRead;
 use super::request::BlockRequest;
 use crate::alloc::Watermark;
 use crate::folio::NewPages;
 use crate::frame::FrameFlags;
-use crate::machine::{Machine, Scope};
+use crate::machine::{Io, Machine, Scope};
 use crate::memory::{AllowedReadAhead, Gfp, Memory, Shortage};
 use crate::units::*;
 use core::ops::Range;
@@ -126,7 +126,11 @@ impl Cache {
         if f.is_shmem() || !f.extents.lock().holds_all(first.0..last.0 + 1) {
             return places.iter().for_each(|&(_, pfn)| self.fill(memory, f, pfn, request));
         }
-        places.iter().for_each(|&(index, pfn)| submit_read(memory, pfn, f.place(index), request));
+        count_read(memory, places.len() as u32);
+        for &(index, frame) in places {
+            let (device, block) = f.place(index);
+            submit(memory, Io { device, write: false, block, frame, pages: 1, continues: false }, request);
+        }
     }
 }
 
