@@ -11,6 +11,7 @@ use core::fmt::Display;
 /// Say it, with the settings in these files.
 pub fn tell(settings: &[&str]) {
     zones();
+    page_blocks();
     let vmstat = sys::read_text("/proc/vmstat").unwrap_or_default();
     for line in vmstat.lines().filter(|line| line.starts_with("nr_dirty_") && line.contains("_threshold ")) {
         if let Some((name, value)) = line.split_once(' ') {
@@ -81,5 +82,36 @@ fn zones() {
 fn tell_zone(node: &str, found: &[(String, u64)]) {
     if found.iter().any(|(name, pages)| name == "managed" && *pages > 0) {
         found.iter().for_each(|(name, pages)| say(&format!("node {node} {name}"), pages));
+    }
+}
+
+/// The page blocks of each mobility type, and how many blocks are free in them, by order. The separate zone below
+/// 16 MiB has none: its memory is hidden.
+fn page_blocks() {
+    const GROUPS: [&str; 3] = ["Unmovable", "Movable", "Reclaimable"];
+    let text = sys::read_text("/proc/pagetypeinfo").unwrap_or_default();
+    let mut free: Vec<(&str, &str, String)> = Vec::new();
+    // The order of the groups in the second table.
+    let mut groups: Vec<&str> = Vec::new();
+    for line in text.lines() {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        match words[..] {
+            ["Node", _, "zone", "DMA,", ..] | ["Node", _, "zone", "DMA", ..] => {}
+            ["Node", node, "zone", _, "type", group, ..] => {
+                free.push((node.trim_end_matches(','), group, words[6..].join(" ")));
+            }
+            ["Number", "of", "blocks", "type", ..] => groups = words[4..].to_vec(),
+            ["Node", node, "zone", _, ..] => {
+                let node = node.trim_end_matches(',');
+                for (group, blocks) in
+                    groups.iter().zip(&words[4..]).filter(|(group, _)| GROUPS.contains(group))
+                {
+                    let of = free.iter().find(|(at, of, _)| at == &node && of == group);
+                    let free = of.map_or("", |(_, _, free)| free);
+                    say(&format!("node {node} {group}"), format_args!("{blocks} blocks, free {free}"));
+                }
+            }
+            _ => {}
+        }
     }
 }

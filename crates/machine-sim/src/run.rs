@@ -33,7 +33,7 @@ pub fn run<P: Program>(config: &RunConfig, program: &P) -> Result<Outcome, RunEr
     let _waiting = machine.waiting.clone().map(|waiting| lock::clock(waiting));
     let mm = Mm::new(machine, mm_config).map_err(RunError::Input)?;
     let mut sim = Simulation::new(mm, program, config);
-    sim.take_kernels_memory();
+    sim.take_kernels_memory()?;
     sim.fragment()?;
     sim.make_groups()?;
     // Dropped before the simulation that they borrow.

@@ -95,8 +95,9 @@ impl<'p, P> Simulation<'p, P> {
     }
 
     /// Take the memory that the kernel has from boot on.
-    pub(crate) fn take_kernels_memory(&self) {
-        self.machine().unaccounted(|| kernels_memory::take(self.mm()));
+    pub(crate) fn take_kernels_memory(&self) -> Result<(), RunError> {
+        let taken = self.machine().unaccounted(|| kernels_memory::take(self.mm(), self.config.seed));
+        taken.map_err(RunError::Input)
     }
 
     /// Bring memory into the state that the configuration or the machine asks for.

@@ -9,7 +9,7 @@
 //! are private anonymous pages of a separate process, which can be moved and swapped out; in page blocks of the other
 //! types they are kernel frames, which are neither moved nor reclaimed. It takes no time and is not counted.
 
-mod plan;
+pub(crate) mod plan;
 mod state;
 pub(crate) mod target;
 

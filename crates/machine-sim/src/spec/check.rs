@@ -5,11 +5,11 @@
 //! computer's memory. Checks use `contains`, which is false for NaN.
 
 use super::changed::FACTORS;
-use super::{DeviceSpec, Geometry, MOST, MachineFile, SpecError, Zone};
+use super::{DeviceSpec, Geometry, MOST, MachineFile, NodeSpec, SpecError, Zone};
 use crate::tlb::{MAX_ASIDS, MAX_L2_WAYS};
 use kernel::GroupSpec;
 use mm::machine::MAX_CPUS;
-use mm::units::PAGE_SIZE;
+use mm::units::{PAGE_SIZE, PAGEBLOCK_ORDER};
 use std::ops::RangeInclusive;
 
 /// The most nodes, and the most ranges of memory of one.
@@ -111,11 +111,34 @@ fn nodes(file: &MachineFile) -> Result<(), SpecError> {
         if node.kernels.0 > 0 && first.is_none() {
             return fail("node.kernels", "needs memory whose first range is not \"movable\"".into());
         }
+        kernels_blocks(node)?;
         bytes += u128::from(node.kernels.0);
         bytes += node.memory.iter().map(|range| u128::from(range.size.0)).sum::<u128>();
     }
     match bytes > u128::from(MOST) {
         true => fail("node.memory", format!("{bytes} bytes in all are more than 8T")),
+        false => Ok(()),
+    }
+}
+
+/// The kernel's pages must fill what is not free in its page blocks.
+fn kernels_blocks(node: &NodeSpec) -> Result<(), SpecError> {
+    let mut pages = 0;
+    for (mobility, told) in node.kernels_blocks() {
+        let key = format!("node.{}", format!("{mobility:?}").to_lowercase());
+        if told.free.len() > PAGEBLOCK_ORDER.0 as usize {
+            return fail(
+                &key,
+                format!("free: has {} orders, the most is {}", told.free.len(), PAGEBLOCK_ORDER.0),
+            );
+        }
+        if told.kernels() < 0 {
+            return fail(&key, format!("free: is more than {} blocks of 2M have", told.blocks));
+        }
+        pages += told.kernels();
+    }
+    match pages > i128::from(node.kernels_pages()) {
+        true => fail("node.kernels", format!("is less than its page blocks have: {pages} pages")),
         false => Ok(()),
     }
 }

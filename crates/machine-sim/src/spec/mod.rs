@@ -26,8 +26,9 @@ pub use swap::SwapSpec;
 use crate::fragment::target::Fragmentation;
 use cost::CostFile;
 use kernel::GroupSpec;
+use mm::frame::Mobility;
 use mm::machine::{MemoryRange, ZoneKind};
-use mm::units::{MAX_ORDER, NodeId, PAGE_SIZE, Pfn};
+use mm::units::{MAX_ORDER, NodeId, PAGE_SIZE, PAGEBLOCK_ORDER, Pfn};
 use serde::{Deserialize, Deserializer};
 
 /// The presets: name and text.
@@ -96,6 +97,28 @@ pub struct NodeSpec {
     /// Bytes that the kernel has from boot on, besides `memory`: the allocator manages them, and they never get free.
     #[serde(default)]
     kernels: Bytes,
+    /// The page blocks that these are in; `None`: as few unmovable ones as possible, and the rest of the last is free.
+    unmovable: Option<KernelsBlocks>,
+    /// More of them, whose mobility type is reclaimable.
+    reclaimable: Option<KernelsBlocks>,
+}
+
+/// Page blocks that the kernel has in part from boot on.
+#[derive(Clone, PartialEq, Eq, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct KernelsBlocks {
+    /// How many, of 2 MiB.
+    pub blocks: u32,
+    /// How many free blocks there are in them, by order, below 2 MiB.
+    pub free: Vec<u64>,
+}
+
+impl KernelsBlocks {
+    /// Pages in them that are the kernel's. Below 0 if more are free than there are.
+    pub fn kernels(&self) -> i128 {
+        let pages = i128::from(self.blocks) * i128::from(PAGEBLOCK_ORDER.frames());
+        self.free.iter().enumerate().fold(pages, |left, (order, &free)| left - (i128::from(free) << order))
+    }
 }
 
 /// How a node's memory slows down when many CPUs read at once.
@@ -119,6 +142,12 @@ impl NodeSpec {
     /// Pages that the kernel has from boot on.
     pub(crate) fn kernels_pages(&self) -> u64 {
         self.kernels.0.div_ceil(PAGE_SIZE)
+    }
+
+    /// The page blocks that are told for these, with their mobility type.
+    pub(crate) fn kernels_blocks(&self) -> impl Iterator<Item = (Mobility, &KernelsBlocks)> {
+        let unmovable = self.unmovable.iter().map(|blocks| (Mobility::Unmovable, blocks));
+        unmovable.chain(self.reclaimable.iter().map(|blocks| (Mobility::Reclaimable, blocks)))
     }
 }
 

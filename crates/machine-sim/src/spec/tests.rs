@@ -74,6 +74,17 @@ fn every_number_has_a_range() {
         ("latency_ns", kernels.as_str(), "are more than 8T"),
         (memory, "size = \"256M\", zone = \"movable\" }]\nkernels = \"1M\" #", "node.kernels: needs memory"),
         ("[{ size = \"256M\", zone = \"dma32\" }]", "[]\nkernels = \"1M\"", "node.kernels: needs memory"),
+        ("latency_ns", "unmovable = { blocks = 1, free = [] }\nlatency_ns", "node.kernels: is less"),
+        (
+            "latency_ns",
+            "unmovable = { blocks = 1, free = [1, 256] }\nlatency_ns",
+            "node.unmovable: free: is more",
+        ),
+        (
+            "latency_ns",
+            "reclaimable = { blocks = 9, free = [0, 0, 0, 0, 0, 0, 0, 0, 0, 1] }\nlatency_ns",
+            "node.reclaimable: free: has 10 orders",
+        ),
         (memory, nine.as_str(), "node.memory: has 9 ranges, the most is 8"),
         (memory, "size = 0, zone = \"normal\"", "node.memory: a node has less than 1M"),
         ("[{ size = \"256M\", zone = \"dma32\" }]", "[]", "node.memory: a node has less than 1M"),
