@@ -5,11 +5,10 @@
 //! the next CPU. So no CPU ever sees another more than a quantum in its past, and a run depends on nothing but the seed
 //! and the configuration: queues are FIFO, and ties go to the lower number.
 //!
-//! Tasks of one CPU run for a slice each, in turns. A woken task goes to its last CPU if that is idle, else to an idle
-//! CPU of the same node, then of any node, else to the front of its last CPU's queue; there the running task keeps the
-//! CPU only until it has had the wake-up granularity. An idle CPU takes a task from the longest queue. A busy CPU takes
-//! a task from a longer queue of its node now and then: with more tasks than CPUs all tasks get the same share, as
-//! under Linux.
+//! Tasks of one CPU run in the order of [`fair`]. A woken task goes to its last CPU if that is idle, else to an idle
+//! CPU of the same node, then of any node, else to its last CPU's queue; it preempts the running task if it is next in
+//! that order. An idle CPU takes a task from the longest queue. A busy CPU takes a task from a longer queue of its node
+//! now and then: with more tasks than CPUs all tasks get the same share, as under Linux.
 //!
 //! **In turn.** CPUs of an emulator that has one thread for all of them share one time: while one works, that of the
 //! others passes, too. A run may ask for this ([`RunConfig::in_turn`](crate::RunConfig::in_turn)): busy CPUs then have
@@ -21,68 +20,30 @@
 //! Such an emulator's disks take the host's time, of which more passes while a CPU works than while all are idle. So
 //! devices may have a time of their own (`sched/devices.rs`).
 
+mod busy;
 mod devices;
+mod fair;
+mod keys;
+mod order;
 mod turns;
 
+use busy::Busy;
 use devices::DevicesTime;
+use fair::{Arrival, Entity, Fair, TICK};
+use keys::Map;
 use mm::machine::{Ticket, WaitKey};
+use order::next_tick;
 use std::cell::Cell;
 use std::cmp::Reverse;
-use std::collections::{BinaryHeap, HashMap, VecDeque};
-use std::hash::{BuildHasherDefault, Hasher};
+use std::collections::{BinaryHeap, VecDeque};
 use std::rc::Rc;
 use turns::Turns;
 
 /// How far a CPU may run ahead of the next one.
 pub(crate) const QUANTUM: u64 = 20_000_000;
-/// How long a task runs while others wait for its CPU.
-const SLICE: u64 = 3_000_000_000;
-/// How long a running task keeps its CPU when another is woken there (wake-up granularity).
-const GRANULARITY: u64 = 1_000_000_000;
-
 /// The interval at which a busy CPU looks for a longer queue, for each CPU of its node: 16 ms, as in Linux 6.12
 /// (balance interval of a domain in ms: its CPUs; times the busy factor).
 const BALANCE: u64 = 16_000_000_000;
-
-/// A hash map whose order depends on its history only.
-type Map<K, V> = HashMap<K, V, BuildHasherDefault<KeyHasher>>;
-
-/// A hash of a few small numbers, each mixed in with one multiplication.
-#[derive(Default)]
-struct KeyHasher(u64);
-
-impl Hasher for KeyHasher {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-
-    fn write(&mut self, bytes: &[u8]) {
-        bytes.iter().for_each(|&byte| self.write_u64(byte as u64));
-    }
-
-    #[inline]
-    fn write_u8(&mut self, value: u8) {
-        self.write_u64(value as u64);
-    }
-
-    #[inline]
-    fn write_u32(&mut self, value: u32) {
-        self.write_u64(value as u64);
-    }
-
-    /// Discriminants of enums are hashed by this.
-    #[inline]
-    fn write_isize(&mut self, value: isize) {
-        self.write_u64(value as u64);
-    }
-
-    #[inline]
-    fn write_u64(&mut self, value: u64) {
-        // 2^64 divided by the golden ratio; the map takes its bits from both ends.
-        let mixed = (self.0 ^ value).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        self.0 = mixed ^ mixed >> 32;
-    }
-}
 
 /// A task, by number.
 pub(crate) type TaskId = u32;
@@ -159,15 +120,24 @@ struct Task {
     woken: bool,
     /// Whether it must stay on its CPU.
     pinned: bool,
+    fair: Entity,
 }
 
-#[derive(Default)]
 struct Queue {
     current: Option<TaskId>,
     waiting: VecDeque<TaskId>,
-    slice_end: u64,
+    /// Tasks that sleep and were ahead of the average when they began to: until they would be next, they count.
+    late: Vec<TaskId>,
+    fair: Fair,
+    /// Up to when what the current task has run is counted.
+    counted: u64,
+    /// The next tick, and whether another task may have to run before.
+    tick: u64,
+    resched: bool,
     /// Whether the CPU has stopped in the middle of the current task's work, and must continue with it.
     kept: bool,
+    /// Until when nothing stops the current task.
+    kept_until: u64,
     /// When the CPU next looks for a longer queue.
     balance_at: u64,
 }
@@ -175,35 +145,6 @@ struct Queue {
 impl Queue {
     fn len(&self) -> usize {
         self.waiting.len() + self.current.is_some() as usize
-    }
-}
-
-/// The CPUs that have a task, one bit each: every step looks for the earliest of them.
-struct Busy(Vec<u64>);
-
-impl Busy {
-    fn of(cpus: usize) -> Busy {
-        Busy(vec![0; cpus.div_ceil(u64::BITS as usize)])
-    }
-
-    fn set(&mut self, cpu: usize, busy: bool) {
-        let (word, bit) = (&mut self.0[cpu / u64::BITS as usize], 1 << (cpu % u64::BITS as usize));
-        if busy { *word |= bit } else { *word &= !bit }
-    }
-
-    fn has(&self, cpu: usize) -> bool {
-        self.0[cpu / u64::BITS as usize] >> (cpu % u64::BITS as usize) & 1 != 0
-    }
-
-    fn iter(&self) -> impl Iterator<Item = usize> + '_ {
-        self.0.iter().enumerate().flat_map(|(at, &word)| {
-            let mut left = word;
-            std::iter::from_fn(move || {
-                let bit = (left != 0).then(|| left.trailing_zeros() as usize)?;
-                left &= left - 1;
-                Some(at * u64::BITS as usize + bit)
-            })
-        })
     }
 }
 
@@ -262,7 +203,18 @@ impl Sched {
         let cpus = nodes.len();
         // The CPUs of a node balance one after the other, not all at once.
         let place = |cpu: usize| nodes[..=cpu].iter().filter(|&&node| node == nodes[cpu]).count() as u64;
-        let queue = |cpu| Queue { balance_at: BALANCE * place(cpu), ..Queue::default() };
+        let queue = |cpu| Queue {
+            current: None,
+            waiting: VecDeque::new(),
+            late: Vec::new(),
+            fair: Fair::new(cpus),
+            counted: 0,
+            tick: TICK,
+            resched: false,
+            kept: false,
+            kept_until: 0,
+            balance_at: BALANCE * place(cpu),
+        };
         Sched {
             clocks: (0..cpus).map(|_| Rc::default()).collect(),
             idle: vec![0; cpus],
@@ -307,7 +259,11 @@ impl Sched {
 
     fn add(&mut self, now: u64, cpu: usize, pinned: bool) {
         let id = self.tasks.len() as TaskId;
+        self.count_run(cpu);
+        let mut fair = Entity::default();
+        self.queues[cpu].fair.join(&mut fair, Arrival::New);
         self.tasks.push(Task {
+            fair,
             cpu,
             state: State::Ready,
             ready_at: now,
@@ -317,7 +273,7 @@ impl Sched {
             woken: false,
             pinned,
         });
-        self.queues[cpu].waiting.push_back(id);
+        self.enqueue(cpu, id);
         self.note_busy(cpu);
         self.end_idle(cpu, now);
     }
@@ -446,12 +402,13 @@ impl Sched {
         if self.clocks[cpu].get() >= self.queues[cpu].balance_at {
             self.balance(cpu);
         }
-        let queue = &mut self.queues[cpu];
-        let before = queue.current;
-        let kept = std::mem::take(&mut queue.kept);
-        let over = !queue.waiting.is_empty() && !kept && self.clocks[cpu].get() >= queue.slice_end;
-        if before.is_none() || over {
-            let next = queue.waiting.pop_front()?;
+        let before = self.queues[cpu].current;
+        let kept = std::mem::take(&mut self.queues[cpu].kept);
+        let over = before.is_none() || !kept && self.is_over(cpu);
+        let next = if over { self.choose(cpu) } else { before }?;
+        if before != Some(next) {
+            let queue = &mut self.queues[cpu];
+            queue.waiting.retain(|&task| task != next);
             if let Some(before) = queue.current.replace(next) {
                 queue.waiting.push_back(before);
                 self.leave(cpu, before, State::Ready);
@@ -462,8 +419,9 @@ impl Sched {
                 self.clocks[cpu].set(ready);
             }
             let now = self.clocks[cpu].get();
-            self.queues[cpu].slice_end = now + SLICE;
+            (self.queues[cpu].counted, self.queues[cpu].tick) = (now, next_tick(now));
             let task = &mut self.tasks[next as usize];
+            task.fair.choose();
             assert_eq!(
                 task.state,
                 State::Ready,
@@ -471,8 +429,7 @@ impl Sched {
             );
             (task.state, task.cpu, task.since) = (State::Running, cpu, now);
         }
-        let task = self.queues[cpu].current?;
-        Some(Picked { task, switched: before != Some(task), limit: self.limit(cpu) })
+        Some(Picked { task: next, switched: before != Some(next), limit: self.limit(cpu) })
     }
 
     /// A CPU stops running a task.
@@ -512,7 +469,7 @@ impl Sched {
         let state = &mut self.tasks[task as usize];
         // The clock of its old CPU may be ahead of this one's.
         state.ready_at = state.ready_at.max(self.clocks[from].get());
-        self.queues[cpu].waiting.push_back(task);
+        self.move_to(task, from, cpu);
         self.note_busy(cpu);
     }
 
@@ -522,9 +479,12 @@ impl Sched {
         let second = others.map(|other| self.clocks[other].get()).min();
         let ahead = |clock: u64| self.turns.as_ref().map_or(clock.saturating_add(QUANTUM), Turns::end);
         let limit = second.map_or(u64::MAX, ahead).min(self.next_event());
-        match self.queues[cpu].waiting.is_empty() {
-            true => limit,
-            false => limit.min(self.queues[cpu].slice_end),
+        let queue = &self.queues[cpu];
+        match (queue.waiting.is_empty(), queue.resched) {
+            (true, _) => limit,
+            // At once, unless it has just been told to go on.
+            (false, true) => limit.min(self.clocks[cpu].get().max(queue.kept_until)),
+            (false, false) => limit.min(queue.tick.max(queue.kept_until)),
         }
     }
 
@@ -534,7 +494,7 @@ impl Sched {
         assert!(queue.current.is_some(), "CPU {cpu} must run a task to stop in it");
         queue.kept = true;
         // The end of the slice must not stop the task again at once.
-        queue.slice_end = queue.slice_end.max(self.clocks[cpu].get() + QUANTUM);
+        queue.kept_until = self.clocks[cpu].get() + QUANTUM;
     }
 
     /// Whether the CPU is idle. An idle CPU first tries to take a waiting task from the longest queue.
@@ -542,6 +502,7 @@ impl Sched {
         if self.queues[cpu].len() > 0 {
             return false;
         }
+        self.forget_late(cpu);
         let home = self.nodes[cpu];
         let crowded = (0..self.queues.len())
             .filter(|&other| self.queues[other].len() > 1)
@@ -552,7 +513,7 @@ impl Sched {
         let task =
             self.queues[from].waiting.remove(at).expect("a task that was found in a queue must be there");
         let since = self.clocks[cpu].get().max(self.tasks[task as usize].ready_at);
-        self.queues[cpu].waiting.push_back(task);
+        self.move_to(task, from, cpu);
         self.note_busy(from);
         self.note_busy(cpu);
         self.end_idle(cpu, since);
@@ -580,7 +541,14 @@ impl Sched {
 
     /// The task that runs on `cpu` sleeps. The caller must suspend it.
     pub(crate) fn block(&mut self, cpu: usize, key: Key, deadline: Option<u64>) {
-        let task = self.queues[cpu].current.take().expect("only a running task may sleep");
+        self.count_run(cpu);
+        let queue = &mut self.queues[cpu];
+        let task = queue.current.take().expect("only a running task may sleep");
+        let entity = &mut self.tasks[task as usize].fair;
+        match queue.fair.has_others() && !queue.fair.is_eligible(entity) {
+            true => queue.late.push(task),
+            false => queue.fair.leave(entity),
+        }
         self.note_busy(cpu);
         self.tasks[task as usize].waits += 1;
         self.leave(cpu, task, State::Blocked(key));
@@ -596,9 +564,15 @@ impl Sched {
         if self.queues[cpu].waiting.is_empty() {
             return;
         }
-        let task = self.queues[cpu].current.take().expect("only a running task may give way");
+        self.count_run(cpu);
+        let queue = &mut self.queues[cpu];
+        let task = queue.current.take().expect("only a running task may give way");
+        let waiting = queue.waiting.iter().map(|&task| self.tasks[task as usize].fair);
+        let latest = waiting.reduce(|a, b| if Fair::is_later(&a, &b) { a } else { b });
+        let latest = latest.expect("others wait");
+        queue.fair.yield_to(&mut self.tasks[task as usize].fair, &latest);
+        queue.waiting.push_back(task);
         self.leave(cpu, task, State::Ready);
-        self.queues[cpu].waiting.push_back(task);
     }
 
     /// Whether a wake-up, not a deadline, ended the task's last wait.
@@ -643,29 +617,47 @@ impl Sched {
 
     fn ready(&mut self, now: u64, task: TaskId, woken: bool) {
         let last = self.tasks[task as usize].cpu;
-        let home = self.nodes[last];
-        let idle = (0..self.queues.len()).filter(|&cpu| self.queues[cpu].len() == 0);
-        let cpu = match self.queues[last].len() {
-            0 => last,
-            _ if self.tasks[task as usize].pinned => last,
-            _ => idle.min_by_key(|&cpu| (self.nodes[cpu] != home, cpu)).unwrap_or(last),
-        };
+        self.count_run(last);
+        if self.queues[last].waiting.is_empty() {
+            // At ticks, a task that runs alone makes those leave that sleep.
+            let _current = self.next_awake(last);
+        }
+        let late = self.queues[last].late.iter().position(|&late| late == task);
+        let cpu = if late.is_some() { last } else { self.cpu_for(task) };
+        self.count_run(cpu);
+        let entity = &mut self.tasks[task as usize].fair;
+        match late {
+            Some(at) => {
+                self.queues[cpu].late.remove(at);
+                self.queues[cpu].fair.wake_early(entity);
+            }
+            None => self.queues[cpu].fair.join(entity, Arrival::Other),
+        }
         let state = &mut self.tasks[task as usize];
         assert!(matches!(state.state, State::Blocked(_)), "task {task} must sleep to be woken");
         *state = Task { cpu, state: State::Ready, ready_at: now, woken, ..*state };
-        self.queues[cpu].waiting.push_front(task);
+        self.enqueue(cpu, task);
         self.note_busy(cpu);
         self.end_idle(cpu, now);
-        if self.queues[cpu].current.is_some() {
-            let end = self.queues[cpu].slice_end;
-            let started = end.saturating_sub(SLICE);
-            self.queues[cpu].slice_end = end.min(self.clocks[cpu].get().max(started + GRANULARITY));
+    }
+
+    /// Where a woken task runs.
+    fn cpu_for(&self, task: TaskId) -> usize {
+        let last = self.tasks[task as usize].cpu;
+        let home = self.nodes[last];
+        let idle = (0..self.queues.len()).filter(|&cpu| self.queues[cpu].len() == 0);
+        match self.queues[last].len() {
+            0 => last,
+            _ if self.tasks[task as usize].pinned => last,
+            _ => idle.min_by_key(|&cpu| (self.nodes[cpu] != home, cpu)).unwrap_or(last),
         }
     }
 
     /// The task that runs on `cpu` has ended.
     pub(crate) fn end(&mut self, cpu: usize) {
+        self.count_run(cpu);
         let task = self.queues[cpu].current.take().expect("only a running task may end");
+        self.queues[cpu].fair.leave(&mut self.tasks[task as usize].fair);
         self.note_busy(cpu);
         self.tasks[task as usize].state = State::Ended;
         self.wake(self.clocks[cpu].get(), Key::End(task));

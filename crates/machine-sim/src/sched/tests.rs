@@ -203,19 +203,51 @@ fn a_deadline_ends_a_wait_without_a_wake_up() {
     assert_eq!((run(&mut sched, 0), sched.was_woken(task), sched.clocks[0].get()), (task, false, 70));
 }
 
+/// Slices of one CPU are 0.75 ms, and end at ticks.
 #[test]
-fn tasks_of_one_cpu_take_turns_and_a_woken_task_preempts() {
+fn tasks_of_one_cpu_take_turns_at_ticks() {
     let mut sched = Sched::new(vec![0]);
-    let (a, b, c) = (sched.spawn(0, 0, None), sched.spawn(0, 0, None), sched.spawn(0, 0, None));
+    let (a, b) = (sched.spawn(0, 0, None), sched.spawn(0, 0, None));
     assert_eq!(run(&mut sched, 0), a);
+    assert_eq!(sched.limit(0), TICK);
+    sched.clocks[0].set(TICK - 1);
+    assert_eq!(run(&mut sched, 0), a);
+    for task in [b, a, b] {
+        sched.clocks[0].set(sched.limit(0));
+        assert_eq!(run(&mut sched, 0), task);
+    }
     sched.block(0, Key::Mm(FRAME), None);
-    assert_eq!(run(&mut sched, 0), b);
-    sched.clocks[0].set(SLICE);
-    assert_eq!(run(&mut sched, 0), c);
-    sched.wake(SLICE, Key::Mm(FRAME));
-    assert_eq!(run(&mut sched, 0), c);
-    sched.clocks[0].set(SLICE + GRANULARITY);
+    assert_eq!((run(&mut sched, 0), sched.limit(0)), (a, u64::MAX));
+}
+
+/// A task that sleeps with time left is owed that, and runs at once when it is woken. One that has run ahead of the
+/// others waits for them, even if it sleeps for a moment.
+#[test]
+fn a_woken_task_preempts_if_it_is_owed_time() {
+    const SOON: u64 = 100;
+    let mut sched = Sched::new(vec![0]);
+    let (a, b) = (sched.spawn(0, 0, None), sched.spawn(0, 0, None));
     assert_eq!(run(&mut sched, 0), a);
+    sched.clocks[0].set(TICK);
+    assert_eq!(run(&mut sched, 0), b);
+    sched.clocks[0].set(TICK + SOON);
+    sched.block(0, Key::Mm(FRAME), None);
+    assert_eq!(run(&mut sched, 0), a);
+    sched.clocks[0].set(3 * TICK);
+    sched.wake(3 * TICK, Key::Mm(FRAME));
+    assert_eq!((sched.limit(0), run(&mut sched, 0)), (3 * TICK, b), "it is owed time");
+    // More than it was owed.
+    sched.clocks[0].set(4 * TICK + TICK / 2);
+    sched.block(0, Key::Mm(FRAME), None);
+    assert_eq!(run(&mut sched, 0), a);
+    let now = 4 * TICK + TICK / 2 + SOON;
+    sched.clocks[0].set(now);
+    sched.wake(now, Key::Mm(FRAME));
+    for (limit, next) in [(5 * TICK, a), (6 * TICK, b)] {
+        assert_eq!(sched.limit(0), limit);
+        sched.clocks[0].set(limit);
+        assert_eq!(run(&mut sched, 0), next);
+    }
 }
 
 #[test]

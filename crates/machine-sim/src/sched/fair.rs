@@ -1,0 +1,154 @@
+//! The order of one CPU's tasks: EEVDF, as in Linux since 6.6, of tasks that all have the same weight.
+//!
+//! A task's virtual time is what it has run. It is owed what it has run less than the average of all tasks, and only a
+//! task that is not ahead of the average is eligible. Of these the one with the earliest deadline runs: a deadline is a
+//! slice after the virtual time at which the slice began. A task that is chosen keeps the CPU for the rest of its
+//! slice, as long as it is eligible; one that ran ahead waits, even if it has slept in between for a short time.
+//!
+//! Source: kernel/sched/fair.c of Linux 6.12.
+
+/// The scheduler's tick: 4 ms (CONFIG_HZ of Debian's kernels is 250). Slices end at ticks.
+pub(super) const TICK: u64 = 4_000_000_000;
+/// A slice on one CPU, in picoseconds (`sysctl_sched_base_slice`).
+const BASE_SLICE: i64 = 750_000_000;
+
+/// A task's place among others. All times are picoseconds.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+pub(super) struct Entity {
+    /// How long it has run, as far as it counts.
+    vruntime: i64,
+    deadline: i64,
+    /// The deadline of the slice for which it was chosen.
+    chosen_for: Option<i64>,
+    /// How far it was behind the average when it left.
+    lag: i64,
+    /// How far its deadline was, if it left without sleeping.
+    left: Option<i64>,
+}
+
+impl Entity {
+    pub(super) fn deadline(&self) -> i64 {
+        self.deadline
+    }
+
+    /// Whether its slice is the one for which it was chosen: it is not preempted in it.
+    pub(super) fn is_protected(&self) -> bool {
+        self.chosen_for == Some(self.deadline)
+    }
+
+    /// It begins to run.
+    pub(super) fn choose(&mut self) {
+        self.chosen_for = Some(self.deadline);
+    }
+}
+
+/// How a task comes to a CPU.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Arrival {
+    New,
+    Other,
+}
+
+/// The sums of a CPU's tasks.
+#[derive(Debug)]
+pub(super) struct Fair {
+    slice: i64,
+    /// Of virtual times.
+    sum: i128,
+    tasks: i128,
+    /// The average when the last task left.
+    last: i64,
+}
+
+impl Fair {
+    /// Of a CPU of a machine with `cpus`: slices are longer on larger machines (`get_update_sysctl_factor`).
+    pub(super) fn new(cpus: usize) -> Fair {
+        let factor = 1 + cpus.clamp(1, 8).ilog2();
+        Fair { slice: BASE_SLICE * i64::from(factor), sum: 0, tasks: 0, last: 0 }
+    }
+
+    /// The average of virtual times.
+    fn average(&self) -> i64 {
+        if self.tasks == 0 { self.last } else { self.sum.div_euclid(self.tasks) as i64 }
+    }
+
+    /// Whether a task of this CPU is not ahead of the average.
+    pub(super) fn is_eligible(&self, entity: &Entity) -> bool {
+        i128::from(entity.vruntime) * self.tasks <= self.sum
+    }
+
+    /// Whether there are other tasks beside one of this CPU.
+    pub(super) fn has_others(&self) -> bool {
+        self.tasks > 1
+    }
+
+    /// A task comes. It is as far behind the average, or ahead of it, as when it left.
+    pub(super) fn join(&mut self, entity: &mut Entity, arrival: Arrival) {
+        let (average, slice) = (self.average(), self.slice);
+        // It moves the average itself.
+        let lag = if self.tasks == 0 { 0 } else { i128::from(entity.lag) * (self.tasks + 1) / self.tasks };
+        entity.vruntime = average - lag as i64;
+        let left = match arrival {
+            Arrival::New => slice / 2,
+            Arrival::Other => entity.left.take().unwrap_or(slice),
+        };
+        entity.deadline = entity.vruntime + left;
+        entity.chosen_for = None;
+        self.sum += i128::from(entity.vruntime);
+        self.tasks += 1;
+    }
+
+    /// A task leaves.
+    pub(super) fn leave(&mut self, entity: &mut Entity) {
+        let most = (2 * self.slice).max(TICK as i64);
+        entity.lag = (self.average() - entity.vruntime).clamp(-most, most);
+        self.last = self.average();
+        self.sum -= i128::from(entity.vruntime);
+        self.tasks -= 1;
+    }
+
+    /// The same for one that goes to another CPU and has a part of its slice left.
+    pub(super) fn move_away(&mut self, entity: &mut Entity) {
+        self.leave(entity);
+        entity.left = Some(entity.deadline - entity.vruntime);
+    }
+
+    /// A task that slept when it was ahead of the average leaves now. What it is owed since is lost.
+    pub(super) fn leave_late(&mut self, entity: &mut Entity) {
+        self.leave(entity);
+        entity.lag = entity.lag.min(0);
+    }
+
+    /// Such a task is woken before it has left. If it is owed something by now, that is lost.
+    pub(super) fn wake_early(&mut self, entity: &mut Entity) {
+        if self.is_eligible(entity) && self.average() != entity.vruntime {
+            self.leave(entity);
+            entity.lag = 0;
+            self.join(entity, Arrival::Other);
+        }
+    }
+
+    /// A task runs for this long. Returns whether its slice has ended; a new one begins then.
+    pub(super) fn run(&mut self, entity: &mut Entity, picos: u64) -> bool {
+        entity.vruntime += picos as i64;
+        self.sum += i128::from(picos);
+        let ended = entity.vruntime >= entity.deadline;
+        if ended {
+            entity.deadline = entity.vruntime + self.slice;
+        }
+        ended
+    }
+
+    /// A task goes behind all others, of which `latest` has the latest virtual time.
+    pub(super) fn yield_to(&mut self, entity: &mut Entity, latest: &Entity) {
+        let vruntime = entity.vruntime.max(latest.vruntime);
+        self.sum += i128::from(vruntime - entity.vruntime);
+        entity.vruntime = vruntime;
+        entity.deadline = entity.deadline.max(latest.deadline).max(vruntime) + self.slice;
+    }
+
+    /// The task is the later of two by virtual time.
+    pub(super) fn is_later(one: &Entity, other: &Entity) -> bool {
+        (one.vruntime, one.deadline) > (other.vruntime, other.deadline)
+    }
+}
