@@ -152,3 +152,49 @@ impl Fair {
         (one.vruntime, one.deadline) > (other.vruntime, other.deadline)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn of(vruntimes: &[i64]) -> (Fair, Vec<Entity>) {
+        let mut fair = Fair::new(1);
+        let entities = vruntimes.iter().map(|&vruntime| {
+            let mut entity = Entity::default();
+            fair.join(&mut entity, Arrival::New);
+            let picos = (vruntime - entity.vruntime).max(0) as u64;
+            fair.run(&mut entity, picos);
+            entity
+        });
+        let entities = entities.collect();
+        (fair, entities)
+    }
+
+    #[test]
+    fn slices_are_linuxs() {
+        let slices = [1, 2, 4, 8, 64].map(|cpus| Fair::new(cpus).slice / 1_000_000);
+        assert_eq!(slices, [750, 1500, 2250, 3000, 3000]);
+    }
+
+    proptest! {
+        /// A task that leaves and comes back is as far behind the average as before, or ahead of it.
+        #[test]
+        fn lag_is_kept(vruntimes in prop::collection::vec(0..4_000_000i64, 2..9)) {
+            let (mut fair, mut entities) = of(&vruntimes);
+            let lag = fair.average() - entities[0].vruntime;
+            fair.leave(&mut entities[0]);
+            fair.join(&mut entities[0], Arrival::Other);
+            // Averages are whole picoseconds.
+            prop_assert!((fair.average() - entities[0].vruntime - lag).abs() <= 2);
+        }
+
+        /// Some task is always eligible.
+        #[test]
+        fn there_is_a_next(vruntimes in prop::collection::vec(0..1_000_000_000i64, 1..9)) {
+            let (fair, entities) = of(&vruntimes);
+            prop_assert!(entities.iter().any(|entity| fair.is_eligible(entity)));
+            prop_assert_eq!(fair.sum, entities.iter().map(|entity| i128::from(entity.vruntime)).sum::<i128>());
+        }
+    }
+}

@@ -65,7 +65,7 @@ const fn kib(of: &'static [Stat; 1]) -> Count<'static> {
 }
 
 const fn who(of: &'static [Stat; 1]) -> Count<'static> {
-    Count { metric: of[0].name(), unit: "", of: Source::Counters(of), timing: Some(WHO) }
+    Count { timing: Some(WHO), ..total(of[0].name(), of) }
 }
 
 /// Of every machine; parts before their total, which repeats their sum ([`super::copies`]).
@@ -98,6 +98,11 @@ const COUNTS: &[Count<'static>] = &[
     who(&[Stat::PgscanDirect]),
     who(&[Stat::PgstealKswapd]),
     who(&[Stat::PgstealDirect]),
+    who(&[Stat::Pageoutrun]),
+    Count {
+        timing: Some(WHO),
+        ..total("allocstall", &[Stat::AllocstallDma32, Stat::AllocstallNormal, Stat::AllocstallMovable])
+    },
 ];
 
 /// Of machines with two nodes.
@@ -121,8 +126,6 @@ const NODE_COUNTS: &[Count<'static>] = &[
 
 /// Beginnings of counters that are a matter of timing, among those that are shown on request.
 const TIMED: &[(&str, &str)] = &[
-    ("allocstall", WHO),
-    ("pageoutrun", WHO),
     ("kswapd_", WHO),
     ("pgrotated", "whether a write ends before or after reclaim looks at its page depends on the disk"),
     ("nr_vmscan", WHO),
