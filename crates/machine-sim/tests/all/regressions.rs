@@ -94,16 +94,20 @@ fn with_slow_swap(swap: &str, write_ms: u64) -> RunConfig {
     RunConfig { memory: Some(16 << 20), verify: true, ..RunConfig::new(machine) }
 }
 
-/// Four processes that together use half more than memory.
+/// Four processes that use half more than memory at the same time.
 fn outgrow_memory(os: &mut dyn Os, role: Role) -> Result<(), Signal> {
     const LEN: u64 = 6 << 20;
+    const PROCESSES: u32 = 4;
     if role == 0 {
-        let children: Vec<_> = (1..=4).map(|role| os.fork(role).unwrap()).collect();
+        let children: Vec<_> = (1..=PROCESSES).map(|role| os.fork(role).unwrap()).collect();
         children.into_iter().for_each(|child| os.join(child));
         return Ok(());
     }
     let at = os.mmap(Map::anonymous(LEN)).unwrap();
-    (0..2).try_for_each(|_| store_all(os, at, LEN))
+    store_all(os, at, LEN)?;
+    // None has ended before the others have their memory.
+    os.barrier(0, PROCESSES);
+    store_all(os, at, LEN)
 }
 
 /// Pages under write-back to swap will be free when it ends: the OOM killer must not run, however slow the disk is, not
