@@ -7,7 +7,6 @@ use super::find::{self, Kernel};
 use super::guest::{LinuxGuest, Purpose, What};
 use super::job::Job;
 use super::judge::{Beside, Conditions, Runs};
-use super::kernels::KernelsMemory;
 use super::reserve::Reserve;
 use super::twin::{self, Speed, Twin};
 use super::unequal::unequal;
@@ -295,22 +294,22 @@ impl<'a> Subject<'a> {
     fn beside(&self, linux: &Boots, booted: impl FnOnce() -> Result<Vec<RunRecord>>) -> Result<Compared> {
         let job = self.job;
         let name = format!("linux:{}", job.cpus);
-        let managed = linux.measured("managed_pages") as u64;
-        let kernels = KernelsMemory::of(&linux.found, managed, &self.shape);
+        let kernels =
+            (linux.measured("managed_pages") as u64).saturating_sub(self.shape.memory() / PAGE_SIZE);
         let speed = match &job.original {
             Some(_) => linux.speed_of_original(self.instructions()),
             None => linux.speed(),
         };
         let packing = self.areas.packing();
         let Twin { machine, text: twin, devices_pace, warnings } =
-            twin::twin(&name, (&self.shape, &kernels), (speed, packing.as_ref()), job.icount)?;
+            twin::twin(&name, (&self.shape, kernels), (speed, packing.as_ref()), job.icount)?;
         let knobs =
             twins_knobs(&job.profile.knobs, &self.shape, &job.append, (&linux.kernel, speed.clears_pages));
         let simulated = self.simulated((&machine, devices_pace), &knobs)?;
         let booted = booted()?;
         let setup = setup(job, &name, self.shape.memory(), &self.program);
         let runs = Runs { boots: job.boots, linux: &linux.runs, simulated: &simulated, booted: &booted };
-        let mut beside = Beside::of(setup, self.conditions(linux, &kernels, speed), runs, job.all);
+        let mut beside = Beside::of(setup, self.conditions(linux, kernels, speed), runs, job.all);
         beside.warnings.extend(warnings);
         beside.warnings.extend(self.lacks());
         let emulator = linux.emulator.as_deref();
@@ -343,7 +342,7 @@ impl<'a> Subject<'a> {
         })
     }
 
-    fn conditions(&self, linux: &Boots, kernels: &KernelsMemory, speed: Speed) -> Conditions {
+    fn conditions(&self, linux: &Boots, kernels: u64, speed: Speed) -> Conditions {
         let knobs = &self.job.profile.knobs;
         Conditions {
             kernel: linux.kernel.clone(),

@@ -14,7 +14,6 @@
 //! original    the recorded program itself, with its files
 //! reserve     memory for the kernel itself, measured
 //! guest       what to boot: configuration, QEMU's arguments, disks
-//! kernels     what its kernel has of its memory
 //! unequal     what the guest has otherwise than the simulated machine
 //! twin        the simulated machine that the guest was
 //! boots       Linux's side, as a file that can be judged by without a kernel
@@ -34,7 +33,6 @@ pub mod find;
 pub mod guest;
 pub mod job;
 pub mod judge;
-pub mod kernels;
 pub mod original;
 pub mod reserve;
 pub mod truth;

@@ -9,7 +9,6 @@
 //! counts instructions: then one takes a nanosecond, as costs count them, and that fault sets what each fault costs.
 
 use super::areas::{Packing, QUEUE_DEPTH};
-use super::kernels::KernelsMemory;
 use crate::boot::{Second, Shape};
 use crate::engine::Machine;
 use crate::error::{Error, Result};
@@ -205,7 +204,7 @@ struct Slow<'a> {
 }
 
 /// The description of a machine of this shape, with pages of the kernel, a clock, latency of its disk and costs.
-fn description(shape: &Shape, kernels: &KernelsMemory, disk: &Disk, slow: &Slow<'_>) -> String {
+fn description(shape: &Shape, kernels: u64, disk: &Disk, slow: &Slow<'_>) -> String {
     let &Slow { clock, costs, packing, .. } = slow;
     let &Disk { micros, mbs, late, .. } = disk;
     let micros = (10.0 * micros).round() / 10.0;
@@ -231,15 +230,15 @@ fn description(shape: &Shape, kernels: &KernelsMemory, disk: &Disk, slow: &Slow<
 }
 
 /// The nodes, with memory as firmware tells the guest of it, and shares of the kernel's pages.
-fn nodes(shape: &Shape, kernels: &KernelsMemory) -> String {
+fn nodes(shape: &Shape, kernels: u64) -> String {
     let (told, preset) = shape.told();
     let node = |(number, bytes): (usize, &u64)| {
         let (latency, bandwidth) = if shape.cpus_of(number as u32) > 0 { told.near } else { told.far };
         format!(
-            "[[node]]\ncpus = {}\nmemory = [{{ size = {bytes}, zone = \"dma32\" }}]\n{}latency_ns = {latency}\n\
+            "[[node]]\ncpus = {}\nmemory = [{{ size = {bytes}, zone = \"dma32\" }}]\nkernels = {}\nlatency_ns = {latency}\n\
              bandwidth_gbs = {bandwidth}\nsource = \"as the preset {preset}\"\n",
             shape.cpus_of(number as u32),
-            kernels.lines(shape, number)
+            kernels_of(shape, kernels, *bytes) * PAGE_SIZE
         )
     };
     let mut text: String = shape.memory_by_node().iter().enumerate().map(node).collect();
@@ -251,6 +250,11 @@ fn nodes(shape: &Shape, kernels: &KernelsMemory) -> String {
         ));
     }
     text
+}
+
+/// A node's share of the kernel's pages, if the program gets `bytes` of it.
+pub fn kernels_of(shape: &Shape, kernels: u64, bytes: u64) -> u64 {
+    kernels * bytes / shape.memory()
 }
 
 /// A guest's twin.
@@ -283,10 +287,10 @@ impl Clamps {
     }
 }
 
-/// The twin of a guest whose kernel has `kernels` of its zones. `counted`: its time counts instructions.
+/// The twin of a guest whose kernel has `kernels` pages of its zones. `counted`: its time counts instructions.
 pub fn twin(
     name: &str,
-    (shape, kernels): (&Shape, &KernelsMemory),
+    (shape, kernels): (&Shape, u64),
     (speed, packing): (Speed, Option<&Packing>),
     counted: bool,
 ) -> Result<Twin> {
@@ -386,8 +390,7 @@ const ANY_DISK: Disk = Disk { micros: 100.0, mbs: MBS, pace: 1.0, late: 0.0 };
 /// What the probe takes on a simulated machine that is so slow.
 fn probe(slow: Slow<'_>) -> Result<Times> {
     let shape = Shape::new(1, Second::Missing, PROBES_MEMORY, 0)?;
-    let machine =
-        Machine::from_toml("the probe's", &description(&shape, &KernelsMemory::default(), &ANY_DISK, &slow))?;
+    let machine = Machine::from_toml("the probe's", &description(&shape, 0, &ANY_DISK, &slow))?;
     let mut config = machine.config();
     let probe = match slow.packing {
         Some(Packing { swap, knobs, .. }) => {
@@ -445,15 +448,14 @@ mod tests {
         };
         let usual = description(
             &shape,
-            &KernelsMemory::default(),
+            0,
             &ANY_DISK,
             &Slow { clock: Clock::Ghz(GHZ), clears_pages: false, costs: Costs::default(), packing: None },
         );
         let instructions = slot(Machine::from_toml("t", &usual).unwrap()) * 0.56 * GHZ;
         for zero_fault_nanos in [1500.0, 3000.0] {
             let speed = Speed { zero_fault_nanos, ..Speed::default() };
-            let nanos =
-                slot(twin("t", (&shape, &KernelsMemory::default()), (speed, None), true).unwrap().machine);
+            let nanos = slot(twin("t", (&shape, 0), (speed, None), true).unwrap().machine);
             assert!((nanos - instructions).abs() < 0.01 * instructions, "{nanos} ns, {instructions}");
         }
     }
@@ -461,8 +463,7 @@ mod tests {
     #[test]
     fn a_speed_that_the_twin_does_not_have_is_said() {
         let shape = Shape::new(1, Second::Missing, 64 << 20, 0).unwrap();
-        let of =
-            |speed| twin("t", (&shape, &KernelsMemory::default()), (speed, None), false).unwrap().warnings;
+        let of = |speed| twin("t", (&shape, 0), (speed, None), false).unwrap().warnings;
         let none = Speed::default();
         for (speed, words) in [
             (Speed { read_micros: 2.5, ..none }, "a disk's read: 2.5 measured, 10.0 taken"),
@@ -488,14 +489,14 @@ mod tests {
         };
         // 68.4 us more than a direct read, in 3.5 % of the requests.
         for (counted, pace, micros, late) in [(true, 4.0, 20, 1954), (false, 1.0, 90, 0)] {
-            let twin = twin("t", (&shape, &KernelsMemory::default()), (speed, None), counted).unwrap();
+            let twin = twin("t", (&shape, 0), (speed, None), counted).unwrap();
             assert_eq!(twin.devices_pace, pace);
             let disk = format!("read_us = {micros}\nwrite_us = {micros}\nread_mbs = 1000\n");
             let late = format!("late = {{ share_pct = 3.5, us = {late} }}\n");
             assert!(twin.text.contains(&disk) && twin.text.contains(&late), "{disk}{late}: {}", twin.text);
         }
         let old = Speed { disk_idle_nanos: 0.0, ..speed };
-        let twin = twin("t", (&shape, &KernelsMemory::default()), (old, None), true).unwrap();
+        let twin = twin("t", (&shape, 0), (old, None), true).unwrap();
         assert!(twin.devices_pace == 1.0 && twin.text.contains("read_us = 90\n"), "not measured");
     }
 
@@ -519,20 +520,18 @@ mod tests {
         };
         let shape = |second, swap| Shape::new(2, second, 64 << 20, swap).unwrap();
         let Twin { text, warnings, .. } =
-            twin("t", (&shape(Second::Missing, 16384), &KernelsMemory::default()), (speed, None), false)
-                .unwrap();
+            twin("t", (&shape(Second::Missing, 16384), 0), (speed, None), false).unwrap();
         assert_eq!(warnings, Vec::<String>::new());
         for part in ["ghz = 0.28", "read_us = 250", "[costs.hardware.access]\nns = 60.000"] {
             assert!(text.contains(part), "{part}: {text}");
         }
         let fast = Speed::default();
         let Twin { text, warnings, .. } =
-            twin("t", (&shape(Second::Missing, 0), &KernelsMemory::default()), (fast, None), false).unwrap();
+            twin("t", (&shape(Second::Missing, 0), 0), (fast, None), false).unwrap();
         assert_eq!(warnings, Vec::<String>::new(), "nothing was measured");
         assert!(text.contains("ghz = 3.000") && !text.contains("swap") && !text.contains("costs"), "{text}");
-        let shape = shape(Second::Slow(Ratio(1, 3)), 0);
-        let kernels = KernelsMemory::of(&[], 3000 + (64 << 8), &shape);
-        let Twin { machine, text, .. } = twin("t", (&shape, &kernels), (fast, None), false).unwrap();
+        let Twin { machine, text, .. } =
+            twin("t", (&shape(Second::Slow(Ratio(1, 3)), 0), 3000), (fast, None), false).unwrap();
         assert!(
             text.contains("cpus = 0\nmemory = [{ size = 50331648, zone = \"dma32\" }]\nkernels = 9216000"),
             "{text}"

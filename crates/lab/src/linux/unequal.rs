@@ -6,7 +6,7 @@
 
 use super::areas::QUEUE_DEPTH;
 use super::conditions::{Setting, min_free, value};
-use super::kernels::KernelsMemory;
+use super::twin::kernels_of;
 use crate::boot::Shape;
 use mm::alloc::watermark::{MarkInput, PcpSizes, marks, pcp_sizes};
 use mm::knobs::Knob;
@@ -34,10 +34,10 @@ impl Unequal {
     }
 }
 
-/// What the guest has otherwise, among what both have. The twin's kernel has `kernels`.
+/// What the guest has otherwise, among what both have. The twin's kernel has `kernels` pages.
 pub fn unequal(
     found: &[(String, String)],
-    (shape, kernels): (&Shape, &KernelsMemory),
+    (shape, kernels): (&Shape, u64),
     knobs: &[(Knob, u64)],
     settings: &[Setting],
 ) -> Vec<Unequal> {
@@ -69,9 +69,9 @@ fn as_written(text: &str) -> String {
 }
 
 /// Of the nodes' only zones, and of all memory.
-fn of_zones(shape: &Shape, kernels: &KernelsMemory, knobs: &[(Knob, u64)]) -> BTreeMap<String, String> {
+fn of_zones(shape: &Shape, kernels: u64, knobs: &[(Knob, u64)]) -> BTreeMap<String, String> {
     let pages = shape.memory() / PAGE_SIZE;
-    let kernels = |bytes: u64| kernels.pages(shape, bytes);
+    let kernels = |bytes: u64| kernels_of(shape, kernels, bytes);
     let lowmem = pages + shape.memory_by_node().iter().map(|&bytes| kernels(bytes)).sum::<u64>();
     let min_free_kbytes = min_free(knobs, pages);
     let mut ours = BTreeMap::new();
@@ -133,12 +133,11 @@ mod tests {
         let shape = Shape::new(2, Second::Missing, 32 << 20, 4096).unwrap();
         let file = "/sys/kernel/mm/lru_gen/enabled".to_owned();
         let settings = [Setting { file: file.clone(), value: "7".into(), may_lack: false }];
-        let kernels = KernelsMemory::of(&[], 1000 + (32 << 8), &shape);
-        let knobs = [(Knob::WatermarkScaleFactor, 2500)];
+        let (kernels, knobs) = (1000, [(Knob::WatermarkScaleFactor, 2500)]);
         let told = |all: &[(&str, &str)]| {
             let found: Vec<(String, String)> =
                 all.iter().map(|(what, value)| ((*what).to_owned(), (*value).to_owned())).collect();
-            unequal(&found, (&shape, &kernels), &knobs, &settings)
+            unequal(&found, (&shape, kernels), &knobs, &settings)
         };
         assert_eq!(
             told(&[
