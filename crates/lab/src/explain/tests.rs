@@ -46,7 +46,9 @@ fn causes_add_up_to_the_run_time() {
     for program in ["zipf:8M", "zipf:8M:4", "fork-write:8M"] {
         let explanation = measured(program, ["laptop", "laptop+cpus=2"], 6 << 20);
         let sum: f64 = explanation.causes.iter().map(|row| row.time.base).sum();
-        assert!((sum / explanation.run_time.base - 1.0).abs() < 1e-3, "{program}: {sum}");
+        let run_time = explanation.run_time.base;
+        // A quantum by which clocks of CPUs differ may be in neither.
+        assert!((sum - run_time).abs() < 1e-3 * run_time + 20_000.0, "{program}: {sum} of {run_time}");
         let diffs: f64 = explanation.causes.iter().map(|row| row.time.diff).sum();
         let all = diffs + explanation.unexplained.diff;
         assert!((all - explanation.run_time.diff).abs() < 1.0, "{program}: {all}");

@@ -15,7 +15,7 @@ const BASE_SLICE: i64 = 750_000_000;
 /// A task's place among others. All times are picoseconds.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub(super) struct Entity {
-    /// How long it has run, as far as it counts.
+    /// How long it has run, moved to the average of the tasks that it joined last.
     vruntime: i64,
     deadline: i64,
     /// The deadline of the slice for which it was chosen.
