@@ -55,7 +55,7 @@ pub(super) struct Fair {
     slice: i64,
     /// Of virtual times.
     sum: i128,
-    tasks: i128,
+    tasks: i64,
     /// The average when the last task left.
     last: i64,
 }
@@ -69,12 +69,18 @@ impl Fair {
 
     /// The average of virtual times.
     fn average(&self) -> i64 {
-        if self.tasks == 0 { self.last } else { self.sum.div_euclid(self.tasks) as i64 }
+        match (self.tasks, i64::try_from(self.sum)) {
+            (0, _) => self.last,
+            (1, _) => self.sum as i64,
+            // A wide division takes ten times as long.
+            (tasks, Ok(sum)) => sum.div_euclid(tasks),
+            (tasks, Err(_)) => self.sum.div_euclid(i128::from(tasks)) as i64,
+        }
     }
 
     /// Whether a task of this CPU is not ahead of the average.
     pub(super) fn is_eligible(&self, entity: &Entity) -> bool {
-        i128::from(entity.vruntime) * self.tasks <= self.sum
+        i128::from(entity.vruntime) * i128::from(self.tasks) <= self.sum
     }
 
     /// Whether there are other tasks beside one of this CPU.
@@ -86,8 +92,8 @@ impl Fair {
     pub(super) fn join(&mut self, entity: &mut Entity, arrival: Arrival) {
         let (average, slice) = (self.average(), self.slice);
         // It moves the average itself.
-        let lag = if self.tasks == 0 { 0 } else { i128::from(entity.lag) * (self.tasks + 1) / self.tasks };
-        entity.vruntime = average - lag as i64;
+        let lag = if self.tasks == 0 { 0 } else { entity.lag * (self.tasks + 1) / self.tasks };
+        entity.vruntime = average - lag;
         let left = match arrival {
             Arrival::New => slice / 2,
             Arrival::Other => entity.left.take().unwrap_or(slice),
@@ -101,8 +107,8 @@ impl Fair {
     /// A task leaves.
     pub(super) fn leave(&mut self, entity: &mut Entity) {
         let most = (2 * self.slice).max(TICK as i64);
-        entity.lag = (self.average() - entity.vruntime).clamp(-most, most);
         self.last = self.average();
+        entity.lag = (self.last - entity.vruntime).clamp(-most, most);
         self.sum -= i128::from(entity.vruntime);
         self.tasks -= 1;
     }
