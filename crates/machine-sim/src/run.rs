@@ -9,7 +9,7 @@ use crate::metrics;
 use crate::os::SimOs;
 use crate::outcome::Outcome;
 use crate::preempt::LockWatch;
-use crate::sched::{Key, Next, TaskId};
+use crate::sched::{Key, Next, TICK, TaskId};
 use crate::simulation::{Simulation, TaskKind};
 use crate::spec::MachineSpec;
 use mm::api::{Daemon, SwapArea};
@@ -21,9 +21,6 @@ use mm::{Config, Mm};
 use program::Program;
 use program::rng::Rng;
 use std::sync::atomic::Ordering;
-
-/// Picoseconds between two ticks of a CPU's clock: 250 ticks a second (CONFIG_HZ of Debian's kernels).
-const TICK: u64 = 4_000_000_000;
 
 /// Run `program`.
 pub fn run<P: Program>(config: &RunConfig, program: &P) -> Result<Outcome, RunError> {

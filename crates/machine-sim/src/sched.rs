@@ -29,10 +29,10 @@ mod turns;
 
 use busy::Busy;
 use devices::DevicesTime;
-use fair::{Arrival, Entity, Fair, TICK};
+pub(crate) use fair::TICK;
+use fair::{Entity, Fair};
 use keys::Map;
 use mm::machine::{Ticket, WaitKey};
-use order::next_tick;
 use std::cell::Cell;
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -131,8 +131,7 @@ struct Queue {
     fair: Fair,
     /// Up to when what the current task has run is counted.
     counted: u64,
-    /// The next tick, and whether another task may have to run before.
-    tick: u64,
+    /// Whether another task may have to run before the next tick.
     resched: bool,
     /// Whether the CPU has stopped in the middle of the current task's work, and must continue with it.
     kept: bool,
@@ -209,7 +208,6 @@ impl Sched {
             late: Vec::new(),
             fair: Fair::new(cpus),
             counted: 0,
-            tick: TICK,
             resched: false,
             kept: false,
             kept_until: 0,
@@ -260,8 +258,8 @@ impl Sched {
     fn add(&mut self, now: u64, cpu: usize, pinned: bool) {
         let id = self.tasks.len() as TaskId;
         self.count_run(cpu);
-        let mut fair = Entity::default();
-        self.queues[cpu].fair.join(&mut fair, Arrival::New);
+        let mut fair = self.queues[cpu].fair.newcomer();
+        self.queues[cpu].fair.join(&mut fair);
         self.tasks.push(Task {
             fair,
             cpu,
@@ -419,7 +417,7 @@ impl Sched {
                 self.clocks[cpu].set(ready);
             }
             let now = self.clocks[cpu].get();
-            (self.queues[cpu].counted, self.queues[cpu].tick) = (now, next_tick(now));
+            self.queues[cpu].counted = now;
             let task = &mut self.tasks[next as usize];
             task.fair.choose();
             assert_eq!(
@@ -484,7 +482,7 @@ impl Sched {
             (true, _) => limit,
             // At once, unless it has just been told to go on.
             (false, true) => limit.min(self.clocks[cpu].get().max(queue.kept_until)),
-            (false, false) => limit.min(queue.tick.max(queue.kept_until)),
+            (false, false) => limit.min((queue.counted - queue.counted % TICK + TICK).max(queue.kept_until)),
         }
     }
 
@@ -568,8 +566,7 @@ impl Sched {
         let queue = &mut self.queues[cpu];
         let task = queue.current.take().expect("only a running task may give way");
         let waiting = queue.waiting.iter().map(|&task| self.tasks[task as usize].fair);
-        let latest = waiting.reduce(|a, b| if Fair::is_later(&a, &b) { a } else { b });
-        let latest = latest.expect("others wait");
+        let latest = waiting.max_by_key(Entity::place).expect("others wait");
         queue.fair.yield_to(&mut self.tasks[task as usize].fair, &latest);
         queue.waiting.push_back(task);
         self.leave(cpu, task, State::Ready);
@@ -631,7 +628,7 @@ impl Sched {
                 self.queues[cpu].late.remove(at);
                 self.queues[cpu].fair.wake_early(entity);
             }
-            None => self.queues[cpu].fair.join(entity, Arrival::Other),
+            None => self.queues[cpu].fair.join(entity),
         }
         let state = &mut self.tasks[task as usize];
         assert!(matches!(state.state, State::Blocked(_)), "task {task} must sleep to be woken");

@@ -7,8 +7,8 @@
 //!
 //! Source: kernel/sched/fair.c of Linux 6.12.
 
-/// The scheduler's tick: 4 ms (CONFIG_HZ of Debian's kernels is 250). Slices end at ticks.
-pub(super) const TICK: u64 = 4_000_000_000;
+/// Picoseconds between two ticks of a CPU's clock: 250 ticks a second (CONFIG_HZ of Debian's kernels).
+pub(crate) const TICK: u64 = 4_000_000_000;
 /// A slice on one CPU, in picoseconds (`sysctl_sched_base_slice`).
 const BASE_SLICE: i64 = 750_000_000;
 
@@ -22,13 +22,18 @@ pub(super) struct Entity {
     chosen_for: Option<i64>,
     /// How far it was behind the average when it left.
     lag: i64,
-    /// How far its deadline was, if it left without sleeping.
+    /// How much it has left of a slice that it has begun elsewhere.
     left: Option<i64>,
 }
 
 impl Entity {
     pub(super) fn deadline(&self) -> i64 {
         self.deadline
+    }
+
+    /// Its order by virtual time.
+    pub(super) fn place(&self) -> (i64, i64) {
+        (self.vruntime, self.deadline)
     }
 
     /// Whether its slice is the one for which it was chosen: it is not preempted in it.
@@ -40,13 +45,6 @@ impl Entity {
     pub(super) fn choose(&mut self) {
         self.chosen_for = Some(self.deadline);
     }
-}
-
-/// How a task comes to a CPU.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Arrival {
-    New,
-    Other,
 }
 
 /// The sums of a CPU's tasks.
@@ -67,12 +65,17 @@ impl Fair {
         Fair { slice: BASE_SLICE * i64::from(factor), sum: 0, tasks: 0, last: 0 }
     }
 
+    /// A new task. Its first slice is half as long.
+    pub(super) fn newcomer(&self) -> Entity {
+        Entity { left: Some(self.slice / 2), ..Entity::default() }
+    }
+
     /// The average of virtual times.
     fn average(&self) -> i64 {
         match (self.tasks, i64::try_from(self.sum)) {
             (0, _) => self.last,
             (1, _) => self.sum as i64,
-            // A wide division takes ten times as long.
+            // A wide division is a call.
             (tasks, Ok(sum)) => sum.div_euclid(tasks),
             (tasks, Err(_)) => self.sum.div_euclid(i128::from(tasks)) as i64,
         }
@@ -89,16 +92,11 @@ impl Fair {
     }
 
     /// A task comes. It is as far behind the average, or ahead of it, as when it left.
-    pub(super) fn join(&mut self, entity: &mut Entity, arrival: Arrival) {
-        let (average, slice) = (self.average(), self.slice);
+    pub(super) fn join(&mut self, entity: &mut Entity) {
         // It moves the average itself.
         let lag = if self.tasks == 0 { 0 } else { entity.lag * (self.tasks + 1) / self.tasks };
-        entity.vruntime = average - lag;
-        let left = match arrival {
-            Arrival::New => slice / 2,
-            Arrival::Other => entity.left.take().unwrap_or(slice),
-        };
-        entity.deadline = entity.vruntime + left;
+        entity.vruntime = self.average() - lag;
+        entity.deadline = entity.vruntime + entity.left.take().unwrap_or(self.slice);
         entity.chosen_for = None;
         self.sum += i128::from(entity.vruntime);
         self.tasks += 1;
@@ -130,7 +128,7 @@ impl Fair {
         if self.is_eligible(entity) && self.average() != entity.vruntime {
             self.leave(entity);
             entity.lag = 0;
-            self.join(entity, Arrival::Other);
+            self.join(entity);
         }
     }
 
@@ -152,11 +150,6 @@ impl Fair {
         entity.vruntime = vruntime;
         entity.deadline = entity.deadline.max(latest.deadline).max(vruntime) + self.slice;
     }
-
-    /// The task is the later of two by virtual time.
-    pub(super) fn is_later(one: &Entity, other: &Entity) -> bool {
-        (one.vruntime, one.deadline) > (other.vruntime, other.deadline)
-    }
 }
 
 #[cfg(test)]
@@ -167,8 +160,8 @@ mod tests {
     fn of(vruntimes: &[i64]) -> (Fair, Vec<Entity>) {
         let mut fair = Fair::new(1);
         let entities = vruntimes.iter().map(|&vruntime| {
-            let mut entity = Entity::default();
-            fair.join(&mut entity, Arrival::New);
+            let mut entity = fair.newcomer();
+            fair.join(&mut entity);
             let picos = (vruntime - entity.vruntime).max(0) as u64;
             fair.run(&mut entity, picos);
             entity
@@ -190,7 +183,7 @@ mod tests {
             let (mut fair, mut entities) = of(&vruntimes);
             let lag = fair.average() - entities[0].vruntime;
             fair.leave(&mut entities[0]);
-            fair.join(&mut entities[0], Arrival::Other);
+            fair.join(&mut entities[0]);
             // Averages are whole picoseconds.
             prop_assert!((fair.average() - entities[0].vruntime - lag).abs() <= 2);
         }

@@ -1,12 +1,7 @@
 //! Which of its tasks a CPU runs.
 
-use super::fair::{Arrival, TICK};
+use super::fair::TICK;
 use super::{Sched, TaskId};
-
-/// The first tick after `now`.
-pub(super) fn next_tick(now: u64) -> u64 {
-    now - now % TICK + TICK
-}
 
 impl Sched {
     /// Count what the current task has run. At the last tick and now its slice may have ended; another task may be next
@@ -31,10 +26,7 @@ impl Sched {
     /// Whether the current task may have to make way, because a slice ended at a tick, or for a woken task.
     pub(super) fn is_over(&mut self, cpu: usize) -> bool {
         let now = self.clocks[cpu].get();
-        if now >= self.queues[cpu].tick {
-            self.count_until(cpu, now - now % TICK);
-            self.queues[cpu].tick = next_tick(now);
-        }
+        self.count_until(cpu, now - now % TICK);
         self.queues[cpu].resched && !self.queues[cpu].waiting.is_empty()
     }
 
@@ -90,17 +82,13 @@ impl Sched {
         self.count_run(to);
         let entity = &mut self.tasks[task as usize].fair;
         self.queues[from].fair.move_away(entity);
-        self.queues[to].fair.join(entity, Arrival::Other);
+        self.queues[to].fair.join(entity);
         self.enqueue(to, task);
     }
 
     /// A task that has joined the queue waits for the CPU. It is next if that is its place.
     pub(super) fn enqueue(&mut self, cpu: usize, task: TaskId) {
-        let (now, queue) = (self.clocks[cpu].get(), &mut self.queues[cpu]);
-        if queue.waiting.is_empty() {
-            queue.tick = next_tick(now);
-        }
-        queue.waiting.push_back(task);
+        self.queues[cpu].waiting.push_back(task);
         let preempts = self.queues[cpu].current.is_some() && self.first(cpu) == Some(task);
         self.queues[cpu].resched |= preempts;
     }
