@@ -26,7 +26,6 @@ mod flush_fault;
 mod fragment;
 mod histogram;
 mod in_flight;
-mod kernels_memory;
 mod machine;
 mod memory;
 mod metrics;

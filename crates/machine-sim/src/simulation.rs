@@ -2,8 +2,7 @@
 
 use crate::config::{RunConfig, RunError};
 use crate::content::{ORIGINAL, Stamp};
-use crate::fragment::{Fragmented, fragment};
-use crate::kernels_memory;
+use crate::fragment::{Fragmented, fragment, kernels};
 use crate::machine::SimMachine;
 use crate::oracle::{Oracle, OracleReport};
 use crate::outcome::Visited;
@@ -96,7 +95,7 @@ impl<'p, P> Simulation<'p, P> {
 
     /// Take the memory that the kernel has from boot on.
     pub(crate) fn take_kernels_memory(&self) -> Result<(), RunError> {
-        let taken = self.machine().unaccounted(|| kernels_memory::take(self.mm(), self.config.seed));
+        let taken = self.machine().unaccounted(|| kernels::take(self.mm(), self.config.seed));
         taken.map_err(RunError::Input)
     }
 

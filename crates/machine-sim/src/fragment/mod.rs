@@ -8,20 +8,23 @@
 //! The frames in use are held for the whole run, as by a program that sleeps: in page blocks of the movable type they
 //! are private anonymous pages of a separate process, which can be moved and swapped out; in page blocks of the other
 //! types they are kernel frames, which are neither moved nor reclaimed. It takes no time and is not counted.
+//!
+//! [`kernels`] takes what the kernel has from boot on, before that and in every run.
 
-pub(crate) mod plan;
+pub(crate) mod kernels;
+mod plan;
 mod state;
 pub(crate) mod target;
 
 pub use state::{MemoryState, ZoneState};
 
-use crate::kernels_memory::uncounted;
 use crate::machine::SimMachine;
 use mm::Mm;
 use mm::alloc::{Watermark, Zone};
 use mm::api::{AccessKind, Advice, Backing, MapRequest, Prot};
 use mm::frame::Mobility;
 use mm::machine::ZoneKind;
+use mm::stat::Stat;
 use mm::units::{GroupId, PAGEBLOCK_ORDER, Pfn, SpaceId, TABLE_ENTRIES, Vpn, ZoneId};
 use plan::LARGEST;
 use program::rng::Rng;
@@ -59,6 +62,16 @@ pub(crate) fn fragment(mm: &Mm<SimMachine>, target: &Fragmentation, seed: u64) -
     let after = MemoryState::of(mm);
     maker.check(&after).map_err(fails)?;
     Ok(Fragmented { asked: target.text().to_owned(), before, after, held: maker.held })
+}
+
+/// Do `work` without any event being counted.
+fn uncounted<T>(mm: &Mm<SimMachine>, work: impl FnOnce() -> T) -> T {
+    let stats = &mm.mmu().stats;
+    let counted: Vec<(Stat, i64)> =
+        Stat::ALL.iter().filter(|stat| !stat.is_level()).map(|&stat| (stat, stats.read(stat))).collect();
+    let result = work();
+    counted.iter().for_each(|&(stat, count)| mm.mmu().count(stat, count - stats.read(stat)));
+    result
 }
 
 /// How many pages of free memory must be in blocks of these orders.

@@ -8,14 +8,14 @@
 //! pieces, which user memory takes one by one when movable memory has run out. In a block that is free as a whole it
 //! would find larger ones, try to claim the block for each, and boost the watermarks whenever it cannot.
 
-use crate::fragment::plan::{LARGEST, plan};
-use crate::fragment::target::ORDERS;
+use super::plan::{LARGEST, plan};
+use super::target::ORDERS;
+use super::uncounted;
 use crate::machine::SimMachine;
 use crate::spec::{KernelsBlocks, NodeSpec};
 use mm::Mm;
 use mm::alloc::Zone;
 use mm::frame::Mobility;
-use mm::stat::Stat;
 use mm::units::{NodeId, PAGEBLOCK_ORDER};
 use program::rng::Rng;
 
@@ -69,25 +69,16 @@ fn frames_of(told: &KernelsBlocks, rng: &mut Rng) -> Result<Vec<usize>, String> 
     })
 }
 
-/// Do `work` without any event being counted.
-pub(crate) fn uncounted<T>(mm: &Mm<SimMachine>, work: impl FnOnce() -> T) -> T {
-    let stats = &mm.mmu().stats;
-    let counted: Vec<(Stat, i64)> =
-        Stat::ALL.iter().filter(|stat| !stat.is_level()).map(|&stat| (stat, stats.read(stat))).collect();
-    let result = work();
-    counted.iter().for_each(|&(stat, count)| mm.mmu().count(stat, count - stats.read(stat)));
-    result
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::config::RunConfig;
     use crate::run::prepare;
     use crate::spec::MachineSpec;
+    use mm::stat::Stat;
     use mm::units::Order;
 
-    const PLAIN: &str = include_str!("../machines/small.toml");
+    const PLAIN: &str = include_str!("../../machines/small.toml");
 
     fn after_boot(text: &str) -> (u64, Mm<SimMachine>) {
         let spec = MachineSpec::from_toml("kernels", text).unwrap();
