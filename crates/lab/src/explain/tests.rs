@@ -7,10 +7,16 @@ use crate::metrics::tests::run;
 use crate::profile::Profile;
 use crate::summary::tests::setup;
 use crate::tree::{Share, TaskTime};
+use mm::knobs::Knob;
 use std::sync::Arc;
 
 /// Runs of a program on two machines.
 fn measured(program: &str, machines: [&str; 2], memory: u64) -> Explanation {
+    measured_with(program, machines, memory, &[])
+}
+
+/// The same with knobs.
+fn measured_with(program: &str, machines: [&str; 2], memory: u64, knobs: &[(Knob, u64)]) -> Explanation {
     let program_ = Arc::new(Program::find(program).unwrap());
     let mut records = Vec::new();
     for name in machines {
@@ -19,6 +25,7 @@ fn measured(program: &str, machines: [&str; 2], memory: u64) -> Explanation {
         let mut cell = Cell::new((program, program_.clone()), (name, machine), profile);
         cell.column = Some(name.to_owned());
         (cell.config.memory, cell.config.task_time) = (Some(memory), true);
+        cell.config.knobs.extend(knobs);
         records.extend([1, 2].map(|seed| cell.run(seed).unwrap()));
     }
     Explanation::of(setup(&machines), &records, 0.0)
@@ -41,17 +48,25 @@ fn a_slower_device_is_named_first_with_nearly_all_of_the_difference() {
     assert!(explanation.sentences[1].ends_with("[1]."));
 }
 
+/// But for the microsecond before the first task begins, and what CPUs wait for locks: a hold that becomes known late
+/// delays a CPU whose task may have changed since, and then the wait is not among what tasks did. (Of zipf:8M:4 on
+/// `laptop` that is a thousandth.)
 #[test]
 fn causes_add_up_to_the_run_time() {
-    for program in ["zipf:8M", "zipf:8M:4", "fork-write:8M"] {
-        let explanation = measured(program, ["laptop", "laptop+cpus=2"], 6 << 20);
-        let sum: f64 = explanation.causes.iter().map(|row| row.time.base).sum();
-        let run_time = explanation.run_time.base;
-        // A quantum by which clocks of CPUs differ may be in neither.
-        assert!((sum - run_time).abs() < 1e-3 * run_time + 20_000.0, "{program}: {sum} of {run_time}");
+    let adds_up = |program: &str, knobs: &[(Knob, u64)], within: f64| {
+        let explanation = measured_with(program, ["laptop", "laptop+cpus=2"], 6 << 20, knobs);
+        let (sum, run_time): (f64, f64) =
+            (explanation.causes.iter().map(|row| row.time.base).sum(), explanation.run_time.base);
+        assert!((sum / run_time - 1.0).abs() < within, "{program}: {sum} of {run_time}");
         let diffs: f64 = explanation.causes.iter().map(|row| row.time.diff).sum();
         let all = diffs + explanation.unexplained.diff;
         assert!((all - explanation.run_time.diff).abs() < 1.0, "{program}: {all}");
+    };
+    for program in ["zipf:8M", "zipf:8M:4", "fork-write:8M"] {
+        adds_up(program, &[(Knob::TimeContention, 0)], 1e-4);
+    }
+    for program in ["zipf:8M", "fork-write:8M"] {
+        adds_up(program, &[], 1e-3);
     }
 }
 
