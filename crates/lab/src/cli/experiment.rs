@@ -163,6 +163,9 @@ pub struct WhatArgs {
     /// meaningless; not with --bound
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     preempt: Option<u32>,
+    /// Give up a run after this simulated time, like 500ms, 10s or 1m: the program thrashes, and may never end
+    #[arg(long, value_name = "TIME", value_parser = parse_time)]
+    limit: Option<Duration>,
     /// No progress on standard error
     #[arg(long, short)]
     quiet: bool,
@@ -349,7 +352,13 @@ pub(super) fn understand(
     let cell = |profile| {
         let program = (&args.program[..], program.clone());
         let mut cell = Cell::new(program, (&args.on.machine, machine.clone()), profile);
-        cell.config = RunConfig { memory, verify: args.verify, preempt: args.preempt, ..cell.config };
+        cell.config = RunConfig {
+            memory,
+            verify: args.verify,
+            preempt: args.preempt,
+            time_limit: args.limit.map(simulated),
+            ..cell.config
+        };
         cell
     };
     Ok(Plan { setup, cells: profiles.into_iter().map(cell).collect() })
@@ -528,10 +537,16 @@ fn measure(
     }
 }
 
-/// Parse a time like 90s, 5m, 1h or, in seconds, 90.
-fn parse_time(text: &str) -> Result<Duration, String> {
+/// A time of the simulated machine in nanoseconds; one that its clock cannot tell never comes.
+pub(super) fn simulated(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// Parse a time like 500ms, 90s, 5m, 1h or, in seconds, 90.
+pub(super) fn parse_time(text: &str) -> Result<Duration, String> {
     let (number, unit) = text.split_at(text.trim_end_matches(|c: char| c.is_ascii_alphabetic()).len());
     let seconds = match unit {
+        "ms" => 0.001,
         "" | "s" => 1.0,
         "m" | "min" => 60.0,
         "h" => 3600.0,
@@ -539,7 +554,7 @@ fn parse_time(text: &str) -> Result<Duration, String> {
     };
     let time = number.parse().ok().map(|number: f64| number * seconds).filter(|&time| time > 0.0);
     let time = time.and_then(|time| Duration::try_from_secs_f64(time).ok());
-    time.ok_or_else(|| format!("'{text}' is not a time; write 90s, 5m or 1h"))
+    time.ok_or_else(|| format!("'{text}' is not a time; write 500ms, 90s, 5m or 1h"))
 }
 
 /// Seconds until the last of these runs ended.

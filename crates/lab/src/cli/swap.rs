@@ -1,5 +1,6 @@
 //! `swap`: runs programs with each kind of swap.
 
+use super::experiment::{parse_time, simulated};
 use super::options::{Many, On, check_seeds};
 use super::output;
 use super::resume::{Resumed, Unwritten};
@@ -17,7 +18,7 @@ use crate::sweep::{Catalog, Done, Key, Sweep, What};
 use crate::{interrupt, kept};
 use clap::Args;
 use std::path::PathBuf;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Arguments of `swap`.
 #[derive(Debug, Args)]
@@ -41,9 +42,9 @@ pub struct SwapArgs {
     /// Runs for each kind of swap and swappiness
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     runs: u32,
-    /// Give up a run after this simulated time: the program thrashes
-    #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
-    limit: u64,
+    /// Give up a run after this simulated time, like 500ms, 10s or 1m: the program thrashes
+    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = parse_time)]
+    limit: Duration,
     /// Also find where the choice turns: how slow disks must be, and how well pages must compress, for a kind in memory
     /// to take less time than the disk alone; up to 13 more runs of each kind for each seed
     #[arg(long)]
@@ -127,7 +128,7 @@ pub(super) fn swap(args: &SwapArgs) -> Result<()> {
 /// The cells of a sweep, whose runs are given up after their time.
 fn cells(catalog: &mut Catalog, sweep: &Sweep, args: &SwapArgs) -> Result<Vec<Cell>> {
     let mut cells = catalog.cells(sweep).map_err(|(_, error)| error)?;
-    cells.iter_mut().for_each(|cell| cell.config.time_limit = Some(args.limit * 1_000_000_000));
+    cells.iter_mut().for_each(|cell| cell.config.time_limit = Some(simulated(args.limit)));
     Ok(cells)
 }
 
@@ -186,7 +187,7 @@ fn plan(args: &SwapArgs) -> String {
         ("swappiness", format!("{:?}", args.swappiness)),
         ("zram", format!("{:?}", args.zram)),
         ("algorithm", format!("{:?}", args.algorithm)),
-        ("limit", args.limit.to_string()),
+        ("limit", args.limit.as_secs_f64().to_string()),
         ("runs", args.runs.to_string()),
         ("seed", args.many.seed.to_string()),
         ("profile", format!("{:?}", args.profile)),

@@ -123,7 +123,11 @@ fn explain(error: RunError) -> Error {
     match error {
         RunError::Input(why) => Error::Input(why),
         RunError::TimeLimit(nanos) => {
-            Error::TimeLimit(format!("the program had not ended after {}", human::number(nanos as f64, "ns")))
+            let limit = human::number(nanos as f64, "ns");
+            Error::TimeLimit(format!(
+                "the program had not ended after {limit}: it thrashes, or needs longer; give more with --memory or \
+                 --limit"
+            ))
         }
         failed => Error::Failed(failed.to_string()),
     }
