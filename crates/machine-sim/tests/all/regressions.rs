@@ -123,6 +123,32 @@ fn no_oom_kill_while_pages_are_written_to_a_slow_disk() {
     }
 }
 
+/// Under `vm.defrag_mode` a page table must not wait for reclaim to empty a whole page block by accident. Where what is
+/// reclaimed comes back by read-ahead and as compressed pages, it waited for ever.
+#[test]
+fn tables_do_not_wait_for_reclaim_to_empty_a_page_block() {
+    const LEN: u64 = 40 << 20;
+    const TABLES: u64 = 1024;
+    let map_sparsely = |os: &mut dyn Os, _| {
+        let size = TABLES << 21;
+        let fd = os.open(FileSpec { name: "f", size, in_memory: false, writable: false }).unwrap();
+        let used = os.mmap(Map::anonymous(LEN)).unwrap();
+        let sparse = os.mmap(Map::file_shared(fd, size, Prot::READ)).unwrap();
+        store_all(os, used, LEN)?;
+        let share = LEN / TABLES / PAGE * PAGE;
+        (0..TABLES).try_for_each(|i| {
+            load_all(os, sparse + (i << 21), PAGE)?;
+            store_all(os, used + i * share, share)
+        })
+    };
+    let [mixed, apart] = [0, 1].map(|mode| {
+        let knobs = vec![(Knob::DefragMode, mode), (Knob::ZswapEnabled, 1)];
+        let config = RunConfig { knobs, time_limit: Some(60_000_000_000), ..config("small") };
+        outcome(&config, &play(map_sparsely)).stat(Stat::Zswpout)
+    });
+    assert!(apart < 2 * mixed, "{apart} pages swapped out with vm.defrag_mode, {mixed} without");
+}
+
 /// A task of a killed process runs until it gets a signal, but its calls do nothing: it must not truncate a file.
 #[test]
 fn a_killed_process_truncates_nothing() {

@@ -121,9 +121,17 @@ pub struct NeedsReclaim {
     pub highest: ZoneKind,
     /// Its acceptable nodes.
     pub among: Nodes,
+    /// Whether only a whole free page block helps it besides memory of its own mobility group: `vm.defrag_mode` keeps
+    /// it out of the blocks that reclaim frees pages of.
+    pub apart: bool,
 }
 
 impl NeedsReclaim {
+    /// What a whole page block for the same request needs.
+    pub(crate) fn whole_block(&self) -> NeedsReclaim {
+        NeedsReclaim { order: PAGEBLOCK_ORDER, ..*self }
+    }
+
     /// Whether the request could have used this zone of its zonelist.
     pub(crate) fn could_use(&self, zone: &Zone) -> bool {
         self.among.contains(zone.node())
@@ -338,7 +346,8 @@ impl Allocator {
         if taken.is_none() && mark == Watermark::Low {
             self.wake_kswapds(mmu, request);
         }
-        taken.ok_or(NeedsReclaim { order, node, highest, among })
+        let apart = apart && request.mobility != Mobility::Movable;
+        taken.ok_or(NeedsReclaim { order, node, highest, among, apart })
     }
 
     /// Take from the first of these zones that is allowed to give and can.

@@ -137,7 +137,7 @@ impl Bench {
     }
 
     fn needs(&self, order: Order) -> NeedsReclaim {
-        NeedsReclaim { order, node: NodeId(0), highest: ZoneKind::Movable, among: Nodes::ALL }
+        NeedsReclaim { order, node: NodeId(0), highest: ZoneKind::Movable, among: Nodes::ALL, apart: false }
     }
 
     fn direct(&self, order: Order, priority: Priority) -> Outcome {

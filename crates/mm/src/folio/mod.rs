@@ -130,7 +130,7 @@ impl<M: Machine> Memory<M> {
             return Ok(true);
         }
         let (node, among) = self.place(gfp.place, order);
-        let needs = NeedsReclaim { order, node, highest: ZoneKind::Movable, among };
+        let needs = NeedsReclaim { order, node, highest: ZoneKind::Movable, among, apart: false };
         if gfp.given_up <= order {
             // The block may have been made on another node.
             let suits = |&id: &ZoneId| {

@@ -102,6 +102,12 @@ impl<M: Machine> Mm<M> {
                     gfp.mark = Watermark::Min;
                     true
                 }
+                Shortage::Zone(needs) if self.lacks_only_a_block(&needs, gfp) => {
+                    rounds += 1;
+                    // Others may take each block that is made.
+                    gfp.mixes = rounds > MAX_RECLAIM_RETRIES || !self.make_block(&needs.whole_block(), true);
+                    true
+                }
                 // Reclaimed pages may be on CPUs' lists, which zones do not count as free.
                 Shortage::Zone(_) if freed > 0 => {
                     freed = 0;
@@ -164,7 +170,7 @@ impl<M: Machine> Mm<M> {
     /// that raised the watermark waits for neither.) It tries once for an operation: one that needs two pages where
     /// only one was hidden would retry for ever.
     fn drain_and_unboost(&self, needs: &NeedsReclaim, gfp: &mut Gfp) -> bool {
-        let &NeedsReclaim { order, node, highest, among } = needs;
+        let &NeedsReclaim { order, node, highest, among, .. } = needs;
         let alloc = &self.core.alloc;
         if gfp.reserve == Reserve::Boost {
             return false;
@@ -175,6 +181,13 @@ impl<M: Machine> Mm<M> {
         };
         gfp.reserve = Reserve::Boost;
         alloc.zonelist(node, highest).iter().any(enough)
+    }
+
+    /// Whether there is memory enough for a request, but in page blocks of other mobility groups, which
+    /// `vm.defrag_mode` keeps it out of. Reclaim alone would free more of the same for ever. (Linux 6.15
+    /// does, and swaps out what it can; Weiner's fix of June 2026 has such requests make page blocks, too.)
+    fn lacks_only_a_block(&self, needs: &NeedsReclaim, gfp: &Gfp) -> bool {
+        needs.apart && !gfp.mixes && compact::has_block(&self.core, needs)
     }
 
     /// Reclaim did not help. If mobility groups are kept apart, mix them now; `false`: they are mixed already.

@@ -60,7 +60,7 @@ fn unmap_folio(mm: &Mm<TestMachine>, pfn: Pfn, swap: bool, batch: &mut UnmapBatc
 /// One direct reclaim from the node.
 pub(super) fn reclaim_node(mm: &Mm<TestMachine>) {
     let (order, node, among) = (Order::ZERO, NodeId(0), Nodes::ALL);
-    let needs = crate::alloc::NeedsReclaim { order, node, highest: ZoneKind::Movable, among };
+    let needs = crate::alloc::NeedsReclaim { order, node, highest: ZoneKind::Movable, among, apart: false };
     reclaim::direct(&mm.core, &mm.reclaim, mm, &needs);
 }
 
