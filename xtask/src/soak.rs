@@ -12,6 +12,7 @@ use std::path::Path;
 use std::process::{Command, ExitCode, Output, Stdio};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 /// The arguments of a soak.
@@ -64,10 +65,20 @@ struct Shown {
     json: String,
 }
 
+/// How a case ended.
+enum Ended {
+    Right(Shown),
+    /// It was given up after its simulated time.
+    Late,
+    Wrong,
+}
+
 /// Sums over cases.
 #[derive(Default)]
 struct Totals {
     cases: u64,
+    /// Cases that thrashed until their time was over; they are in no other sum.
+    given_up: u64,
     checked: u64,
     /// For cases of the random program: judged accesses, operations, seconds.
     chaos: (u64, u64, f64),
@@ -106,9 +117,15 @@ fn run_cases(options: &Options, set: Set, case: impl Fn(u64) -> String + Sync) -
             }
             let case = case(seed);
             println!("pagefold {case}");
-            match run(&pagefold, &case) {
-                Some(shown) => totals.lock().expect("no thread panics with it").add(&case, &shown),
-                None => {
+            let ended = run(&pagefold, &case);
+            let mut totals = totals.lock().expect("no thread panics with it");
+            match ended {
+                Ended::Right(shown) => totals.add(&case, &shown),
+                Ended::Late => {
+                    println!("GIVEN UP: it thrashes: {case}");
+                    totals.given_up += 1;
+                }
+                Ended::Wrong => {
                     println!("FAILED: {} {case}", pagefold.display());
                     failed.store(true, Relaxed);
                 }
@@ -152,10 +169,11 @@ impl Totals {
             a_second(operations)
         );
         println!(
-            "{} cases, {} accesses checked ({} a second), none wrong",
+            "{} cases, {} accesses checked ({} a second), none wrong; {} cases more were given up",
             self.cases,
             self.checked,
-            self.checked / elapsed.as_secs().max(1)
+            self.checked / elapsed.as_secs().max(1),
+            self.given_up
         );
         covered
     }
@@ -164,10 +182,29 @@ impl Totals {
 /// A case takes seconds, and the largest a few minutes on a busy host. One that takes this long hangs.
 const LONGEST: Duration = Duration::from_secs(30 * 60);
 
-/// Run a case; returns its result if nothing was wrong.
-fn run(pagefold: &Path, case: &str) -> Option<Shown> {
-    let output = output_within(Command::new(pagefold).args(case.split(' ')), LONGEST)?;
-    let json = String::from_utf8(output.stdout).ok()?;
+/// The simulated time after which a case is given up. Stops of CPUs make it a hundred times longer.
+fn limit(case: &str) -> &'static str {
+    if case.contains("--preempt") { "10000s" } else { "1000s" }
+}
+
+/// Run a case.
+fn run(pagefold: &Path, case: &str) -> Ended {
+    let mut command = Command::new(pagefold);
+    let Some(output) = output_within(command.args(case.split(' ')).args(["--limit", limit(case)]), LONGEST)
+    else {
+        return Ended::Wrong;
+    };
+    let said = String::from_utf8_lossy(&output.stderr);
+    if said.contains("had not ended after") {
+        return Ended::Late;
+    }
+    eprint!("{said}");
+    shown(&output).map_or(Ended::Wrong, Ended::Right)
+}
+
+/// The result of a case if nothing was wrong.
+fn shown(output: &Output) -> Option<Shown> {
+    let json = String::from_utf8_lossy(&output.stdout).into_owned();
     let number = |key: &str| {
         let (_, rest) = json.split_once(&format!("\"{key}\":"))?;
         rest.trim_start().split(|c: char| !c.is_ascii_digit() && c != '.').next()?.parse::<f64>().ok()
@@ -178,15 +215,13 @@ fn run(pagefold: &Path, case: &str) -> Option<Shown> {
     right.then_some(Shown { checked, operations, seconds, json })
 }
 
-/// Run a command; returns its standard output and status if it ends in time, else kills it.
+/// Run a command; returns its output and status if it ends in time, else kills it.
 fn output_within(command: &mut Command, limit: Duration) -> Option<Output> {
-    let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().ok()?;
-    let mut pipe = child.stdout.take().expect("standard output is a pipe");
+    let mut child =
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().ok()?;
     // Without a reader a full pipe would stop the command for ever.
-    let reader = std::thread::spawn(move || {
-        let mut stdout = Vec::new();
-        pipe.read_to_end(&mut stdout).map(|_| stdout)
-    });
+    let stdout = read_all(child.stdout.take().expect("standard output is a pipe"));
+    let stderr = read_all(child.stderr.take().expect("standard error is a pipe"));
     let end = Instant::now() + limit;
     let status = loop {
         match child.try_wait().ok()? {
@@ -199,8 +234,14 @@ fn output_within(command: &mut Command, limit: Duration) -> Option<Output> {
             }
         }
     };
-    let stdout = reader.join().ok()?.ok()?;
-    Some(Output { status, stdout, stderr: Vec::new() })
+    Some(Output { status, stdout: stdout.join().ok()?.ok()?, stderr: stderr.join().ok()?.ok()? })
+}
+
+fn read_all(mut pipe: impl Read + Send + 'static) -> JoinHandle<std::io::Result<Vec<u8>>> {
+    std::thread::spawn(move || {
+        let mut bytes = Vec::new();
+        pipe.read_to_end(&mut bytes).map(|_| bytes)
+    })
 }
 
 #[cfg(test)]
