@@ -127,6 +127,12 @@ pub struct NeedsReclaim {
 }
 
 impl NeedsReclaim {
+    /// Whether the request is for so large a block that it is given up after little work. One that is kept apart
+    /// cannot do without.
+    pub(crate) fn is_costly(&self) -> bool {
+        self.order > COSTLY_ORDER && !self.apart
+    }
+
     /// What a whole page block for the same request needs.
     pub(crate) fn whole_block(&self) -> NeedsReclaim {
         NeedsReclaim { order: PAGEBLOCK_ORDER, ..*self }

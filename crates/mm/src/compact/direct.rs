@@ -2,7 +2,7 @@
 
 use super::zone::compact_zone;
 use super::{Control, Outcome};
-use crate::alloc::{COSTLY_ORDER, NeedsReclaim, Reserve, Watermark, Zone};
+use crate::alloc::{NeedsReclaim, Reserve, Watermark, Zone};
 use crate::frame::Mobility;
 use crate::machine::{Machine, Scope};
 use crate::migrate::Mode;
@@ -130,7 +130,7 @@ impl Attempts {
 
     /// Whether another attempt is worth while after one with this outcome.
     pub fn again<M: Machine>(&mut self, core: &MmCore<M>, needs: &NeedsReclaim, outcome: Outcome) -> bool {
-        let costly = needs.order > COSTLY_ORDER;
+        let costly = needs.is_costly();
         if outcome == Outcome::Skipped {
             // Retry if reclaim could free enough pages to move folios to.
             return zones(core, needs).any(|zone| {

@@ -5,7 +5,7 @@ mod tests;
 
 use super::Mm;
 use super::oom::Unmet;
-use crate::alloc::{COSTLY_ORDER, NeedsReclaim, Reserve, Watermark};
+use crate::alloc::{NeedsReclaim, Reserve, Watermark};
 use crate::api::Error;
 use crate::cache::CacheError;
 use crate::compact::{self, Attempts, Outcome, Priority};
@@ -199,7 +199,7 @@ impl<M: Machine> Mm<M> {
     /// Compact and reclaim for a block that the operation could do without. `hard`: more than once, and with waits.
     /// Returns whether there is a block.
     fn make_block(&self, needs: &NeedsReclaim, hard: bool) -> bool {
-        let (core, costly) = (&self.core, needs.order > COSTLY_ORDER);
+        let (core, costly) = (&self.core, needs.is_costly());
         // The allocation looked above the low watermark; the block may be between the watermarks.
         if compact::has_block(core, needs) {
             return true;
