@@ -1,6 +1,7 @@
 //! What the promotion daemon moves, and what it leaves where it is.
 
 use super::*;
+use crate::alloc::Watermark;
 use crate::hot::{Asked, PageName};
 use crate::knobs::{TierMigration, TierPolicy};
 use crate::machine::{Scope, WaitKey};
@@ -143,6 +144,15 @@ fn daemon_does_not_reclaim_for_a_promotion() {
             bench.mm.fault(fill, Vpn(page), AccessKind::Store).unwrap();
             page += 1;
         }
+        // What is free is enough for promotion above the lowest mark, and not above the high one.
+        let (alloc, mut page) = (&bench.mm.core().alloc, 2 * BASE);
+        let zone = &alloc.zones()[0];
+        while zone.free_pages() <= zone.mark(Watermark::Min) + 8 {
+            bench.mm.madvise(fill, Vpn(page), 1, Advice::DontNeed).unwrap();
+            alloc.drain_all(bench.mm.mmu());
+            page += 1;
+        }
+        assert!(zone.free_pages() < zone.mark(Watermark::High), "{}", zone.free_pages());
         let before = bench.mm.machine().wakes(WaitKey::Kswapd(FAST));
         (0..2).for_each(|page| _ = bench.ask(page));
         kswapd_waits();
