@@ -145,29 +145,37 @@ impl Packing {
     }
 
     fn put(&mut self, object: Object) {
-        let objects = self.objects.entry(object.place.frame).or_default();
-        objects.retain(|other| other.place.offset != object.place.offset);
-        objects.push(object);
+        self.remove(object.place);
+        self.objects.entry(object.place.frame).or_default().push(object);
     }
 
-    fn at(&self, place: ObjectPlace) -> Object {
+    fn find(&self, place: ObjectPlace) -> Option<Object> {
         let objects = self.objects.get(&place.frame).into_iter().flatten();
-        let found = objects.copied().find(|object| object.place == place);
-        found.unwrap_or_else(|| panic!("compressed memory must keep {place:?}, whose frame was used since"))
+        objects.copied().find(|object| object.place == place)
+    }
+
+    fn remove(&mut self, place: ObjectPlace) {
+        if let Some(objects) = self.objects.get_mut(&place.frame) {
+            objects.retain(|other| other.place.offset != place.offset);
+        }
     }
 
     /// Fill a page from an object; returns the stamp.
     pub(crate) fn unpack(&mut self, place: ObjectPlace, page: Pfn) -> Stamp {
-        let Object { packed, stamp, .. } = self.at(place);
+        let Object { packed, stamp, .. } = self.find(place).unwrap_or_else(|| {
+            panic!("compressed memory must keep {place:?}, whose frame was used since")
+        });
         self.overwrite(page, 1);
         self.frames[page.index()] = packed;
         stamp
     }
 
-    /// Move an object.
+    /// Move an object. One that nothing was stored in yet holds nothing at its new place either.
     pub(crate) fn move_object(&mut self, from: ObjectPlace, to: ObjectPlace) {
-        let object = self.at(from);
-        self.put(Object { place: to, ..object });
+        match self.find(from) {
+            Some(object) => self.put(Object { place: to, ..object }),
+            None => self.remove(to),
+        }
     }
 }
 
@@ -233,6 +241,20 @@ mod tests {
         packing.tell((1, 6), Some(Pfn(1)), Packed { lz4: 7, zstd: 6 });
         assert!(!packing.store((1, 6), Pfn(1)));
         assert!(!packing.store((2, 6), Pfn(2)), "another space draws");
+    }
+
+    /// A pool may move an object between its allocation and the store of a page in it.
+    #[test]
+    fn an_object_moves_before_it_holds_a_page() {
+        let mut packing = Packing::new(8, 1, 1.0);
+        let place = ObjectPlace { frame: Pfn(6), offset: 8, next: Pfn(7), bytes: 1400 };
+        let moved = ObjectPlace { frame: Pfn(5), ..place };
+        // The page of an object that was freed.
+        packing.pack(Pfn(2), moved, 76);
+        packing.move_object(place, moved);
+        assert!(packing.find(moved).is_none());
+        packing.pack(Pfn(2), moved, 77);
+        assert_eq!(packing.unpack(moved, Pfn(3)), 77);
     }
 
     #[test]

@@ -289,7 +289,7 @@ pub trait Machine: Shared {
     fn unpack(&self, object: ObjectPlace, page: Pfn, _by: Compressor) {
         self.copy(page, object.frame, 1);
     }
-    /// Move an object that is smaller than a page.
+    /// Move an object that is smaller than a page. Its page may not have been stored in it yet.
     fn move_object(&self, from: ObjectPlace, to: ObjectPlace) {
         unreachable!("{from:?} is moved to {to:?} on a machine that does not compress")
     }
