@@ -142,7 +142,7 @@ fn bad_input_of_runs_is_refused_in_one_line() {
         ("run zipf:4K --machine small --memory 2%", "pagefold list machines')\n"),
         ("run zipf --memory 1000T", "more than 8T; give it less"),
         ("run zipf --memory 4K", "too small"),
-        ("run zipf:8M --limit 1ms", "had not ended after 1 ms"),
+        ("run zipf:8M --limit 1ms", "had not ended after 1.00 ms"),
         ("run zipf:8M --limit 1ns", "'1ns' is not a time"),
         ("run zipf --runs 0", "'--runs <N>'"),
         ("run zipf --seed -1", "--seed"),

@@ -138,7 +138,7 @@ fn comparison_does_as_many_runs_as_its_intervals_need() {
     assert!(short["stopped_by"] == "time" && short["runs"].as_u64().unwrap() < 10, "{short}");
     let long = good(&format!("{line} --runs 2 --time 1e19"));
     assert!(long.contains("runs: the limit is 2 (--runs)"), "a time that no clock can show: {long}");
-    assert!(bad(&words(&format!("{line} --time soon"))).contains("write 90s, 5m or 1h"));
+    assert!(bad(&words(&format!("{line} --time soon"))).contains("write 500ms, 90s, 5m or 1h"));
 }
 
 /// The result says why there are no more runs; so does its directory, later.
