@@ -162,9 +162,9 @@ impl Packing {
 
     /// Fill a page from an object; returns the stamp.
     pub(crate) fn unpack(&mut self, place: ObjectPlace, page: Pfn) -> Stamp {
-        let Object { packed, stamp, .. } = self.find(place).unwrap_or_else(|| {
-            panic!("compressed memory must keep {place:?}, whose frame was used since")
-        });
+        let Object { packed, stamp, .. } = self
+            .find(place)
+            .unwrap_or_else(|| panic!("compressed memory must keep {place:?}, whose frame was used since"));
         self.overwrite(page, 1);
         self.frames[page.index()] = packed;
         stamp

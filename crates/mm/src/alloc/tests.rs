@@ -480,7 +480,13 @@ fn a_failed_take_at_low_wakes_kswapd_once() {
     let needs = allocator.take(&base, &request(0), Watermark::Low).unwrap_err();
     assert_eq!(
         needs,
-        NeedsReclaim { order: Order(0), node: NodeId(0), highest: ZoneKind::Movable, among: Nodes::ALL, apart: false }
+        NeedsReclaim {
+            order: Order(0),
+            node: NodeId(0),
+            highest: ZoneKind::Movable,
+            among: Nodes::ALL,
+            apart: false
+        }
     );
     assert_eq!(base.machine.wakes(key), 1);
     // While it works, the largest order is recorded.

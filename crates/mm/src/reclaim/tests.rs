@@ -138,7 +138,13 @@ impl Bench {
     }
 
     fn needs(&self) -> NeedsReclaim {
-        NeedsReclaim { order: Order::ZERO, node: NodeId(0), highest: ZoneKind::Normal, among: Nodes::ALL, apart: false }
+        NeedsReclaim {
+            order: Order::ZERO,
+            node: NodeId(0),
+            highest: ZoneKind::Normal,
+            among: Nodes::ALL,
+            apart: false,
+        }
     }
 
     pub(super) fn cx(&self) -> Reclaim<'_, TestMachine> {
