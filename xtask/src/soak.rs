@@ -198,8 +198,10 @@ fn run(pagefold: &Path, case: &str) -> Ended {
     if said.contains("had not ended after") {
         return Ended::GivenUp("it thrashes");
     }
-    // The lists swap nothing out then while free pages and pages of files are more than the high mark, as in Linux.
-    if said.contains("ran out of memory") && case.contains(" vm.swappiness=0 ") {
+    // Classic lists swap nothing out then while free pages and pages of files are more than the high mark, as in Linux.
+    let swaps_nothing =
+        [" reclaim.policy=classic ", " vm.swappiness=0 "].iter().all(|set| case.contains(set));
+    if said.contains("ran out of memory") && swaps_nothing {
         return Ended::GivenUp("no memory, and vm.swappiness=0 forbids to swap");
     }
     eprint!("{said}");

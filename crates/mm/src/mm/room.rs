@@ -184,8 +184,8 @@ impl<M: Machine> Mm<M> {
     }
 
     /// Whether there is memory enough for a request, but in page blocks of other mobility groups, which
-    /// `vm.defrag_mode` keeps it out of. Reclaim alone would free more of the same for ever. (Linux 6.15
-    /// does, and swaps out what it can; Weiner's fix of June 2026 has such requests make page blocks, too.)
+    /// `vm.defrag_mode` keeps it out of. Reclaim alone would free more of the same for ever. (Linux 6.15 does, and
+    /// swaps out what it can; Weiner's fix of June 2026 has such requests make page blocks, too.)
     fn lacks_only_a_block(&self, needs: &NeedsReclaim, gfp: &Gfp) -> bool {
         needs.apart && !gfp.mixes && compact::has_block(&self.core, needs)
     }
@@ -196,7 +196,7 @@ impl<M: Machine> Mm<M> {
         apart && !core::mem::replace(&mut gfp.mixes, true)
     }
 
-    /// Compact and reclaim for a block that the operation could do without. `hard`: more than once, and with waits.
+    /// Compact and reclaim for a block; without it the operation falls back. `hard`: more than once, and with waits.
     /// Returns whether there is a block.
     fn make_block(&self, needs: &NeedsReclaim, hard: bool) -> bool {
         let (core, costly) = (&self.core, needs.is_costly());
