@@ -109,9 +109,9 @@ fn interrupt_keeps_finished_runs() {
     let mut child =
         command().args(words(&line)).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let raw = dir.join("runs.jsonl");
-    // A line in the file of runs shows that one has ended.
+    // A line below the heading of the file of runs shows that one has ended.
     for _ in 0..3000 {
-        if fs::read_to_string(&raw).is_ok_and(|runs| runs.contains('\n'))
+        if fs::read_to_string(&raw).is_ok_and(|runs| runs.matches('\n').count() > 1)
             || child.try_wait().unwrap().is_some()
         {
             break;
