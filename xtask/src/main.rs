@@ -38,6 +38,7 @@ Tasks:
                  policies and forms of folios, under the oracle for N minutes (10), cases or checked accesses, one case
                  per core at a time; prints what the random program met, and fails if 1000 cases of it missed something
   soak --cover   a few fixed cases of the random program: fails if they miss something that they should meet
+  soak --list    print these cases, and run nothing
   instructions [--accept REASON]
                  count the instructions of fixed runs of the simulator (valgrind) and of the booted machine's operations
                  (QEMU), and fail if one is more than 2 % above docs/instructions.toml; --accept: write what they take
@@ -78,10 +79,11 @@ fn main() -> ExitCode {
         ["properties", ..] => usage("properties takes a number of cases, or nothing"),
         ["bench", rest @ ..] => run_all(&[benches(rest)]),
         ["soak", "--cover"] => soak::cover(),
+        ["soak", "--list"] => soak::list(),
         ["soak", rest @ ..] => match soak::Options::parse(rest) {
             Some(options) => soak::soak(&options),
             None => usage(
-                "soak takes --cover, or --minutes, --cases, --checks, --seed and --threads with a number, and --only with a kind",
+                "soak takes --cover, --list, or --minutes, --cases, --checks, --seed and --threads with a number, and --only with a kind",
             ),
         },
         ["instructions"] => instructions::check(),

@@ -97,6 +97,12 @@ pub fn cover() -> ExitCode {
     run_cases(&options, Set::Fixed, |case| cases[case as usize].clone())
 }
 
+/// Print the fixed cases, an invocation of `pagefold` a line.
+pub fn list() -> ExitCode {
+    choice::covering().iter().for_each(|case| println!("{case}"));
+    ExitCode::SUCCESS
+}
+
 fn run_cases(options: &Options, set: Set, case: impl Fn(u64) -> String + Sync) -> ExitCode {
     // Cases name files relative to the project's directory.
     if let Err(error) = std::env::set_current_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("..")) {

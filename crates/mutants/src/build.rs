@@ -131,7 +131,11 @@ impl Workspace {
                 byte("byte_start")..byte("byte_end")
             };
             for span in spans.iter().filter(|span| span["is_primary"] == true) {
-                let of_file = spans.iter().filter(|other| other["file_name"] == span["file_name"]).map(bytes);
+                // What a note or a help mentions counts, too: E0004 says there which arm is missing.
+                let children = message["children"].as_array().into_iter().flatten();
+                let mentioned = children.flat_map(|child| child["spans"].as_array().into_iter().flatten());
+                let of_file = spans.iter().chain(mentioned);
+                let of_file = of_file.filter(|other| other["file_name"] == span["file_name"]).map(bytes);
                 let around = of_file.reduce(|a, b| a.start.min(b.start)..a.end.max(b.end));
                 errors.push(CompileError {
                     file: span["file_name"].as_str().unwrap_or("").to_owned(),
@@ -145,18 +149,36 @@ impl Workspace {
         Ok(errors)
     }
 
-    /// Build a package's tests; returns the test program.
-    pub fn build_tests(&self, args: &[&str]) -> Result<PathBuf> {
-        let args = [&["test", "--no-run", "--message-format=json"], args].concat();
+    /// Build the memory manager's tests; returns the test program.
+    pub fn build_tests(&self) -> Result<PathBuf> {
+        self.build(&["test", "--no-run", "-p", "mm", "--lib", "--features", crate::FEATURES])
+    }
+
+    /// Build the command `pagefold`; returns its path.
+    pub fn build_command(&self) -> Result<PathBuf> {
+        self.build(&["build", "--release", "-p", "lab", "--bin", "pagefold"])
+    }
+
+    /// Build a program; returns its path.
+    fn build(&self, args: &[&str]) -> Result<PathBuf> {
+        let args = [args, &["--message-format=json"]].concat();
         let output = self.cargo(&args).stderr(Stdio::inherit()).output()?;
-        ensure!(output.status.success(), "the tests do not compile");
+        ensure!(output.status.success(), "`cargo {}` fails", args.join(" "));
         let text = String::from_utf8(output.stdout)?;
         let mut programs = text.lines().rev().filter_map(|line| {
             let value: Value = serde_json::from_str(line).ok()?;
-            let test = value["profile"]["test"] == true;
-            test.then(|| value["executable"].as_str().map(PathBuf::from)).flatten()
+            value["executable"].as_str().map(PathBuf::from)
         });
-        programs.next().context("no test program was built")
+        programs.next().context("no program was built")
+    }
+
+    /// The fixed cases of the soak, a command line of `pagefold` each.
+    pub fn cases(&self) -> Result<String> {
+        let mut command = Command::new("cargo");
+        command.current_dir(&self.root).args(["xtask", "soak", "--list"]).stdin(Stdio::null());
+        let output = command.stderr(Stdio::inherit()).output().context("cannot run cargo")?;
+        ensure!(output.status.success(), "`cargo xtask soak --list` fails");
+        Ok(String::from_utf8(output.stdout)?)
     }
 }
 

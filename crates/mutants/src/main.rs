@@ -21,12 +21,14 @@ use list::Mutant;
 use results::Results;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use suite::{Outcome, Suite};
 
 /// The configuration of the memory manager that is tested.
 const FEATURES: &str = "one-thread";
-/// The memory manager's own tests, and those of the simulated machine.
-const SUITES: [&str; 2] = ["mm", "simulator"];
+/// The memory manager's own tests, and the random program on the simulated machine.
+const SUITES: [&str; 2] = ["mm", "chaos"];
 
 /// Change the memory manager one line at a time, and see which tests notice.
 #[derive(Parser)]
@@ -38,12 +40,13 @@ struct Options {
     /// Run the tests that reach a mutant for about this many seconds; `--again` continues with the survivors.
     #[arg(long, value_name = "SECONDS", default_value_t = 1000.0)]
     budget: f64,
-    /// Also run survivors against the tests of the simulated machine, each for at most this many seconds.
+    /// Also run survivors under the random program, in the fixed cases of `cargo xtask soak --cover`, each for about this
+    /// many seconds.
     #[arg(long, value_name = "SECONDS")]
-    simulator: Option<f64>,
-    /// Only tests of the simulated machine whose names contain one of these.
-    #[arg(long, value_delimiter = ',')]
-    filter: Vec<String>,
+    chaos: Option<f64>,
+    /// Mutants that run at once.
+    #[arg(long, value_name = "N", default_value_t = std::thread::available_parallelism().map_or(1, usize::from))]
+    threads: usize,
     /// Only mutants that cargo-mutants does not generate, or only those that it does.
     #[arg(long, value_enum)]
     only: Option<Only>,
@@ -86,8 +89,8 @@ fn main() -> Result<()> {
             order.retain(|(_, mutant)| mutant.listed == (only == Only::Listed));
         }
         run_own(&workspace, &order, &mut results, &options)?;
-        if let Some(budget) = options.simulator {
-            run_simulator(&workspace, &order, &mut results, &options, budget)?;
+        if let Some(budget) = options.chaos {
+            run_chaos(&workspace, &order, &mut results, &options, budget)?;
         }
     }
     let compiled: Vec<&Mutant> =
@@ -125,12 +128,12 @@ fn run_own(
     if todo.is_empty() {
         return Ok(());
     }
-    let program = workspace.build_tests(&["-p", "mm", "--lib", "--features", FEATURES])?;
-    let suite = Suite::record(program, workspace.tree().join("crates/mm"), &workspace.work, &[], 300.0)?;
-    run(SUITES[0], &suite, &todo, results, options.budget)
+    let program = workspace.build_tests()?;
+    let suite = Suite::of_tests(program, workspace.tree().join("crates/mm"), &workspace.work, 300.0)?;
+    run(SUITES[0], &suite, &todo, results, options.budget, options.threads)
 }
 
-fn run_simulator(
+fn run_chaos(
     workspace: &Workspace,
     order: &[(u32, &Mutant)],
     results: &mut Results,
@@ -145,10 +148,10 @@ fn run_simulator(
     if todo.is_empty() {
         return Ok(());
     }
-    let program = workspace.build_tests(&["-p", "machine-sim", "--test", "all"])?;
-    let directory = workspace.tree().join("crates/machine-sim");
-    let suite = Suite::record(program, directory, &workspace.work, &options.filter, budget)?;
-    run(SUITES[1], &suite, &todo, results, budget)
+    let program = workspace.build_command()?;
+    let cases = workspace.cases()?;
+    let suite = Suite::of_cases(program, workspace.root.clone(), &workspace.work, &cases, 60.0)?;
+    run(SUITES[1], &suite, &todo, results, budget, options.threads)
 }
 
 fn run(
@@ -157,16 +160,25 @@ fn run(
     todo: &[&(u32, &Mutant)],
     results: &mut Results,
     budget: f64,
+    threads: usize,
 ) -> Result<()> {
-    for (done, (number, mutant)) in todo.iter().enumerate() {
-        let outcome = suite.test(*number, budget)?;
-        if matches!(outcome, Outcome::Survived(..)) {
-            println!("{outcome:?} line {}, {}", mutant.line, mutant.key);
+    let (next, results) = (AtomicUsize::new(0), Mutex::new(results));
+    let work = &|worker: usize| -> Result<()> {
+        while let Some((number, mutant)) = todo.get(next.fetch_add(1, Relaxed)) {
+            let outcome = suite.test(*number, budget, worker)?;
+            let mut results = results.lock().expect("no thread panics with it");
+            if matches!(outcome, Outcome::Survived(..)) {
+                println!("{outcome:?} line {}, {}", mutant.line, mutant.key);
+            }
+            results.add(name, mutant, outcome)?;
+            if results.added.is_multiple_of(100) {
+                eprintln!("{name}: {} of {}", results.added, todo.len());
+            }
         }
-        if done % 100 == 0 {
-            eprintln!("{name}: {done} of {}", todo.len());
-        }
-        results.add(name, mutant, outcome)?;
-    }
-    Ok(())
+        Ok(())
+    };
+    std::thread::scope(|scope| {
+        let workers: Vec<_> = (0..threads.max(1)).map(|worker| scope.spawn(move || work(worker))).collect();
+        workers.into_iter().try_for_each(|worker| worker.join().expect("a worker does not panic"))
+    })
 }

@@ -22,6 +22,8 @@ struct Line {
 pub struct Results {
     known: BTreeMap<(String, String), Outcome>,
     file: File,
+    /// Outcomes that this run has added.
+    pub added: usize,
 }
 
 impl Results {
@@ -33,7 +35,7 @@ impl Results {
         for line in text.lines().filter_map(|line| serde_json::from_str::<Line>(line).ok()) {
             known.insert((line.suite, line.key), line.outcome);
         }
-        Ok(Results { known, file: OpenOptions::new().create(true).append(true).open(path)? })
+        Ok(Results { known, file: OpenOptions::new().create(true).append(true).open(path)?, added: 0 })
     }
 
     /// A suite's outcome for a mutant.
@@ -53,6 +55,7 @@ impl Results {
         let line = Line { suite, key, place, outcome };
         writeln!(self.file, "{}", serde_json::to_string(&line)?)?;
         self.known.insert((line.suite, line.key), line.outcome);
+        self.added += 1;
         Ok(())
     }
 
@@ -74,14 +77,14 @@ impl Results {
                 (0..7).for_each(|i| counts[i] += usize::from(columns[i]));
             }
             if open {
-                let tried = if survived(outcomes[1]) { "" } else { " (not tried in the simulator)" };
+                let tried = if survived(outcomes[1]) { "" } else { " (not tried under the random program)" };
                 let reach = if unreached { " (not reached)" } else { "" };
                 let line = format!("line {}, {}{reach}{tried}\n", mutant.line, mutant.key);
                 survivors.push_str(&line);
             }
         }
         let mut table = String::from(
-            "| room | mutants | listed | caught by mm | by the simulator | left | of these not reached | not run |\n",
+            "| room | mutants | listed | caught by mm | by the random program | left | of these not reached | not run |\n",
         );
         table.push_str("|---|---|---|---|---|---|---|---|\n");
         for (room, counts) in rooms {

@@ -9,14 +9,17 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 /// Limits in seconds for the tests that run together in one process: first few and fast ones, then more.
-const STEPS: [f64; 4] = [0.05, 0.4, 2.0, f64::INFINITY];
+const STEPS: [f64; 3] = [0.05, 0.4, 2.0];
+/// Seconds after which a test hangs, beside ten times what it takes.
+const PATIENCE: f64 = 5.0;
 /// Memory limit of a test, in KiB: a mutant may allocate without end.
 const MEMORY: u64 = 8 << 20;
 
 /// A test.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Test {
+struct Test {
     name: String,
+    /// What follows the program's name to run it: a test's name, or a case's arguments.
+    words: String,
     seconds: f64,
     reaches: BTreeSet<u32>,
 }
@@ -33,8 +36,18 @@ pub enum Outcome {
     Survived(usize, usize),
 }
 
+/// What a test is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    /// A test of a test program; a process runs several.
+    Test,
+    /// A command line of `pagefold`.
+    Case,
+}
+
 /// The tests of a program.
 pub struct Suite {
+    kind: Kind,
     program: PathBuf,
     directory: PathBuf,
     work: PathBuf,
@@ -42,34 +55,47 @@ pub struct Suite {
 }
 
 impl Suite {
-    /// Run each test of a program whose name contains one of `filters` (all, if there are none), in
-    /// `directory`, and record which mutants it reaches. Tests that take longer than `limit` seconds are
-    /// skipped.
-    pub fn record(
-        program: PathBuf,
-        directory: PathBuf,
-        work: &Path,
-        filters: &[String],
-        limit: f64,
-    ) -> Result<Suite> {
-        let mut suite = Suite { program, directory, work: work.to_owned(), tests: Vec::new() };
+    /// Run each test of a test program in `directory` once, and record which mutants it reaches. Tests that take longer
+    /// than `limit` seconds are skipped.
+    pub fn of_tests(program: PathBuf, directory: PathBuf, work: &Path, limit: f64) -> Result<Suite> {
+        let mut suite = Suite::new(Kind::Test, program, directory, work);
         let listed = suite.command().args(["--list", "--format", "terse"]).output()?;
         ensure!(listed.status.success(), "the tests cannot be listed");
         let text = String::from_utf8(listed.stdout)?;
         let names = text.lines().filter_map(|line| line.strip_suffix(": test"));
-        let wanted =
-            |name: &&str| filters.is_empty() || filters.iter().any(|filter| name.contains(filter.as_str()));
-        for name in names.filter(wanted) {
-            if let Some(test) = suite.record_one(name, limit)? {
-                suite.tests.push(test);
+        suite.record(names.map(|name| (name.to_owned(), name.to_owned())), limit)?;
+        Ok(suite)
+    }
+
+    /// The same for command lines of `pagefold`.
+    pub fn of_cases(
+        program: PathBuf,
+        directory: PathBuf,
+        work: &Path,
+        cases: &str,
+        limit: f64,
+    ) -> Result<Suite> {
+        let mut suite = Suite::new(Kind::Case, program, directory, work);
+        let cases = (1..).zip(cases.lines());
+        suite.record(cases.map(|(i, case)| (format!("case {i}"), case.to_owned())), limit)?;
+        Ok(suite)
+    }
+
+    fn new(kind: Kind, program: PathBuf, directory: PathBuf, work: &Path) -> Suite {
+        Suite { kind, program, directory, work: work.to_owned(), tests: Vec::new() }
+    }
+
+    fn record(&mut self, tests: impl Iterator<Item = (String, String)>, limit: f64) -> Result<()> {
+        for (name, words) in tests {
+            if let Some(test) = self.record_one(name, words, limit)? {
+                self.tests.push(test);
             }
         }
-        let all = serde_json::to_string(&suite.tests)?;
-        fs::write(work.join("reach.json"), all)?;
-        suite.tests.sort_by(|a, b| a.seconds.total_cmp(&b.seconds));
-        let seconds: f64 = suite.tests.iter().map(|test| test.seconds).sum();
-        eprintln!("{} tests, {seconds:.0} s", suite.tests.len());
-        Ok(suite)
+        self.tests.sort_by(|a, b| a.seconds.total_cmp(&b.seconds));
+        let seconds: f64 = self.tests.iter().map(|test| test.seconds).sum();
+        let reached: BTreeSet<u32> = self.tests.iter().flat_map(|test| &test.reaches).copied().collect();
+        eprintln!("{} tests, {seconds:.0} s, reach {} mutants", self.tests.len(), reached.len());
+        Ok(())
     }
 
     fn command(&self) -> Command {
@@ -81,12 +107,21 @@ impl Suite {
         command
     }
 
-    fn record_one(&self, name: &str, limit: f64) -> Result<Option<Test>> {
+    /// A command that runs tests.
+    fn command_for(&self, tests: &[&str]) -> Command {
+        let mut command = self.command();
+        match self.kind {
+            Kind::Test => command.args(["--exact", "--test-threads=1"]).args(tests),
+            Kind::Case => command.args(tests.iter().flat_map(|words| words.split(' '))),
+        };
+        command
+    }
+
+    fn record_one(&self, name: String, words: String, limit: f64) -> Result<Option<Test>> {
         let reached = self.work.join("reached");
         let _ = fs::remove_file(&reached);
-        let mut command = self.command();
-        command.args(["--exact", "--test-threads=1", name]).stdout(Stdio::null());
-        command.env("MUTANT", "record").env("MUTANT_REACHED", &reached);
+        let mut command = self.command_for(&[&words]);
+        command.stdout(Stdio::null()).env("MUTANT", "record").env("MUTANT_REACHED", &reached);
         let begin = Instant::now();
         let Some(passed) = wait(&mut command, Duration::from_secs_f64(limit))? else {
             eprintln!("{name} takes too long and is skipped");
@@ -99,60 +134,67 @@ impl Suite {
         let seconds = begin.elapsed().as_secs_f64();
         let text = fs::read_to_string(&reached).unwrap_or_default();
         let reaches = text.lines().filter_map(|line| line.parse().ok()).collect();
-        Ok(Some(Test { name: name.to_owned(), seconds, reaches }))
+        Ok(Some(Test { name, words, seconds, reaches }))
     }
 
-    /// Run the tests that reach a mutant, the fastest first, until one fails, for about `budget` seconds.
-    pub fn test(&self, number: u32, budget: f64) -> Result<Outcome> {
-        let mut reaching = self.tests.iter().filter(|test| test.reaches.contains(&number)).peekable();
-        let (mut spent, mut passed) = (0.0, 0);
-        for step in STEPS {
-            let (mut names, mut seconds) = (Vec::new(), 0.0);
-            while let Some(test) = reaching.next_if(|test| names.is_empty() || seconds + test.seconds < step)
-            {
-                // The last, unlimited step stops at the budget, too.
-                if !names.is_empty() && spent + seconds + test.seconds > budget {
-                    break;
-                }
-                names.push(test.name.as_str());
-                seconds += test.seconds;
-            }
-            if names.is_empty() {
-                break;
-            }
-            if let Some(outcome) = self.run(number, &names, seconds)? {
+    /// Run the tests that reach a mutant, the fastest first, until one fails, for about `budget` seconds. `worker` is the
+    /// number of the thread.
+    pub fn test(&self, number: u32, budget: f64, worker: usize) -> Result<Outcome> {
+        let (groups, skipped) = self.groups(number, budget);
+        for group in &groups {
+            if let Some(outcome) = self.run(number, group, worker)? {
                 return Ok(outcome);
             }
-            spent += seconds;
-            passed += names.len();
-            if spent > budget {
-                break;
-            }
         }
-        Ok(Outcome::Survived(passed, reaching.count()))
+        Ok(Outcome::Survived(groups.iter().map(Vec::len).sum(), skipped))
     }
 
-    fn run(&self, number: u32, names: &[&str], seconds: f64) -> Result<Option<Outcome>> {
-        let out = self.work.join("output");
-        let mut command = self.command();
-        command.args(["--exact", "--test-threads=1"]).args(names).env("MUTANT", number.to_string());
-        command.stdout(File::create(&out)?);
-        let limit = Duration::from_secs_f64(10.0 + 10.0 * seconds);
-        match wait(&mut command, limit)? {
-            None => Ok(Some(Outcome::Hung)),
-            Some(true) => Ok(None),
-            Some(false) => {
-                let text = String::from_utf8_lossy(&fs::read(&out)?).into_owned();
-                let failed =
-                    text.lines().find_map(|line| line.strip_prefix("test ")?.strip_suffix(" ... FAILED"));
-                // A test that ended the process is the last that was started.
-                let last =
-                    || text.lines().rev().find_map(|line| line.strip_prefix("test ")?.split(" ... ").next());
-                let name = failed.or_else(last).unwrap_or("");
-                Ok(Some(Outcome::Caught(name.to_owned())))
+    /// The tests that reach a mutant, for about `budget` seconds, in groups that run in one process; and how many tests
+    /// more reach it.
+    fn groups(&self, number: u32, budget: f64) -> (Vec<Vec<&Test>>, usize) {
+        let mut reaching = self.tests.iter().filter(|test| test.reaches.contains(&number)).peekable();
+        let (mut groups, mut spent) = (Vec::new(), 0.0);
+        while spent <= budget
+            && let Some(first) = reaching.next()
+        {
+            let (mut group, mut seconds) = (vec![first], first.seconds);
+            let step = match self.kind {
+                Kind::Test => STEPS.get(groups.len()).copied().unwrap_or(f64::INFINITY),
+                Kind::Case => 0.0,
+            };
+            let fits = |seconds: f64| seconds < step && spent + seconds <= budget;
+            while let Some(test) = reaching.next_if(|test| fits(seconds + test.seconds)) {
+                group.push(test);
+                seconds += test.seconds;
             }
+            spent += seconds;
+            groups.push(group);
         }
+        (groups, reaching.count())
     }
+
+    fn run(&self, number: u32, tests: &[&Test], worker: usize) -> Result<Option<Outcome>> {
+        let out = self.work.join(format!("output-{worker}"));
+        let words: Vec<&str> = tests.iter().map(|test| test.words.as_str()).collect();
+        let mut command = self.command_for(&words);
+        command.env("MUTANT", number.to_string()).stdout(File::create(&out)?);
+        let seconds: f64 = tests.iter().map(|test| test.seconds).sum();
+        let limit = Duration::from_secs_f64(PATIENCE + 10.0 * seconds);
+        Ok(match wait(&mut command, limit)? {
+            None => Some(Outcome::Hung),
+            Some(true) => None,
+            Some(false) if self.kind == Kind::Case => Some(Outcome::Caught(tests[0].name.clone())),
+            Some(false) => Some(Outcome::Caught(failed(&String::from_utf8_lossy(&fs::read(&out)?)))),
+        })
+    }
+}
+
+/// The test that failed, by what its program has printed.
+fn failed(text: &str) -> String {
+    let failed = text.lines().find_map(|line| line.strip_prefix("test ")?.strip_suffix(" ... FAILED"));
+    // A test that ended the process is the last that was started.
+    let last = || text.lines().rev().find_map(|line| line.strip_prefix("test ")?.split(" ... ").next());
+    failed.or_else(last).unwrap_or("").to_owned()
 }
 
 /// Returns whether the command succeeded, or `None` if it was killed after `limit`.
