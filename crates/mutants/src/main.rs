@@ -88,10 +88,7 @@ fn main() -> Result<()> {
         if let Some(only) = options.only {
             order.retain(|(_, mutant)| mutant.listed == (only == Only::Listed));
         }
-        run_own(&workspace, &order, &mut results, &options)?;
-        if let Some(budget) = options.chaos {
-            run_chaos(&workspace, &order, &mut results, &options, budget)?;
-        }
+        run(&workspace, &order, &mut results, &options)?;
     }
     let compiled: Vec<&Mutant> =
         (1..).zip(&mutants).filter(|(n, _)| !uncompilable.contains(n)).map(|(_, m)| m).collect();
@@ -113,72 +110,74 @@ fn uncompilable(workspace: &Workspace, mutants: &[Mutant]) -> Result<BTreeSet<u3
     Ok((1..).zip(mutants).filter(|(_, mutant)| excluded(mutant)).map(|(number, _)| number).collect())
 }
 
-fn run_own(
-    workspace: &Workspace,
-    order: &[(u32, &Mutant)],
-    results: &mut Results,
-    options: &Options,
-) -> Result<()> {
-    let open = |results: &Results, mutant: &Mutant| match results.of(SUITES[0], mutant) {
-        Some(Outcome::Survived(..)) => options.again && !results.is_caught(mutant),
-        Some(_) => false,
-        None => !options.again,
-    };
-    let todo: Vec<_> = order.iter().filter(|(_, mutant)| open(results, mutant)).collect();
-    if todo.is_empty() {
-        return Ok(());
+/// Something that judges mutants.
+struct Judge {
+    name: &'static str,
+    suite: Suite,
+    /// Seconds for a mutant.
+    budget: f64,
+}
+
+impl Judge {
+    /// Whether it still has to judge a mutant.
+    fn is_open(&self, mutant: &Mutant, results: &Results, again: bool) -> bool {
+        let outcome = results.of(self.name, mutant);
+        let has_survived = matches!(results.of(SUITES[0], mutant), Some(Outcome::Survived(..)));
+        !results.is_caught(mutant) && if again { has_survived } else { outcome.is_none() }
     }
+}
+
+fn judges(workspace: &Workspace, options: &Options) -> Result<Vec<Judge>> {
     let program = workspace.build_tests()?;
+    let command = options.chaos.map(|budget| Ok::<_, anyhow::Error>((budget, workspace.build_command()?)));
+    let command = command.transpose()?;
     let suite = Suite::of_tests(program, workspace.tree().join("crates/mm"), &workspace.work, 300.0)?;
-    run(SUITES[0], &suite, &todo, results, options.budget, options.threads)
+    let mut judges = vec![Judge { name: SUITES[0], suite, budget: options.budget }];
+    if let Some((budget, command)) = command {
+        let cases = workspace.cases()?;
+        let suite = Suite::of_cases(command, workspace.root.clone(), &workspace.work, &cases, 60.0)?;
+        judges.push(Judge { name: SUITES[1], suite, budget });
+    }
+    Ok(judges)
 }
 
-fn run_chaos(
+/// Run mutants against each judge until one catches them.
+fn run(
     workspace: &Workspace,
     order: &[(u32, &Mutant)],
     results: &mut Results,
     options: &Options,
-    budget: f64,
 ) -> Result<()> {
-    let open = |results: &Results, mutant: &Mutant| {
-        let survived = matches!(results.of(SUITES[0], mutant), Some(Outcome::Survived(..)));
-        survived && (options.again || results.of(SUITES[1], mutant).is_none()) && !results.is_caught(mutant)
-    };
-    let todo: Vec<_> = order.iter().filter(|(_, mutant)| open(results, mutant)).collect();
-    if todo.is_empty() {
-        return Ok(());
-    }
-    let program = workspace.build_command()?;
-    let cases = workspace.cases()?;
-    let suite = Suite::of_cases(program, workspace.root.clone(), &workspace.work, &cases, 60.0)?;
-    run(SUITES[1], &suite, &todo, results, budget, options.threads)
-}
-
-fn run(
-    name: &str,
-    suite: &Suite,
-    todo: &[&(u32, &Mutant)],
-    results: &mut Results,
-    budget: f64,
-    threads: usize,
-) -> Result<()> {
+    let judges = judges(workspace, options)?;
+    let is_open =
+        |judge: &Judge, mutant: &Mutant, results: &Results| judge.is_open(mutant, results, options.again);
+    let todo: Vec<_> = order
+        .iter()
+        .filter(|(_, mutant)| judges.iter().any(|judge| is_open(judge, mutant, results)))
+        .collect();
     let (next, results) = (AtomicUsize::new(0), Mutex::new(results));
     let work = &|worker: usize| -> Result<()> {
-        while let Some((number, mutant)) = todo.get(next.fetch_add(1, Relaxed)) {
-            let outcome = suite.test(*number, budget, worker)?;
-            let mut results = results.lock().expect("no thread panics with it");
-            if matches!(outcome, Outcome::Survived(..)) {
-                println!("{outcome:?} line {}, {}", mutant.line, mutant.key);
+        loop {
+            let at = next.fetch_add(1, Relaxed);
+            let Some((number, mutant)) = todo.get(at) else { return Ok(()) };
+            for judge in &judges {
+                if !is_open(judge, mutant, &results.lock().expect("no thread panics with it")) {
+                    continue;
+                }
+                let outcome = judge.suite.test(*number, judge.budget, worker)?;
+                if matches!(outcome, Outcome::Survived(..)) {
+                    println!("{}: {outcome:?} line {}, {}", judge.name, mutant.line, mutant.key);
+                }
+                results.lock().expect("no thread panics with it").add(judge.name, mutant, outcome)?;
             }
-            results.add(name, mutant, outcome)?;
-            if results.added.is_multiple_of(100) {
-                eprintln!("{name}: {} of {}", results.added, todo.len());
+            if at.is_multiple_of(100) {
+                eprintln!("{at} of {}", todo.len());
             }
         }
-        Ok(())
     };
     std::thread::scope(|scope| {
-        let workers: Vec<_> = (0..threads.max(1)).map(|worker| scope.spawn(move || work(worker))).collect();
+        let workers: Vec<_> =
+            (0..options.threads.max(1)).map(|worker| scope.spawn(move || work(worker))).collect();
         workers.into_iter().try_for_each(|worker| worker.join().expect("a worker does not panic"))
     })
 }

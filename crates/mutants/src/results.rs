@@ -22,8 +22,6 @@ struct Line {
 pub struct Results {
     known: BTreeMap<(String, String), Outcome>,
     file: File,
-    /// Outcomes that this run has added.
-    pub added: usize,
 }
 
 impl Results {
@@ -35,7 +33,7 @@ impl Results {
         for line in text.lines().filter_map(|line| serde_json::from_str::<Line>(line).ok()) {
             known.insert((line.suite, line.key), line.outcome);
         }
-        Ok(Results { known, file: OpenOptions::new().create(true).append(true).open(path)?, added: 0 })
+        Ok(Results { known, file: OpenOptions::new().create(true).append(true).open(path)? })
     }
 
     /// A suite's outcome for a mutant.
@@ -55,7 +53,6 @@ impl Results {
         let line = Line { suite, key, place, outcome };
         writeln!(self.file, "{}", serde_json::to_string(&line)?)?;
         self.known.insert((line.suite, line.key), line.outcome);
-        self.added += 1;
         Ok(())
     }
 

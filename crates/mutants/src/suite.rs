@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 /// Limits in seconds for the tests that run together in one process: first few and fast ones, then more.
 const STEPS: [f64; 3] = [0.05, 0.4, 2.0];
 /// Seconds after which a test hangs, beside ten times what it takes.
-const PATIENCE: f64 = 5.0;
+const PATIENCE: f64 = 2.0;
 /// Memory limit of a test, in KiB: a mutant may allocate without end.
 const MEMORY: u64 = 8 << 20;
 
