@@ -180,9 +180,7 @@ impl ZsPool {
 
     /// Frames that [`ZsPool::compact`] could free.
     pub(crate) fn compactable(&self) -> u64 {
-        let zspages = self.zspages.lock();
-        let classes = self.classes.classes.iter().enumerate();
-        classes.map(|(number, class)| zspages.compactable(class, number)).sum()
+        self.zspages.lock().compactable()
     }
 
     /// Move objects together, in each class, until no zspage can be freed any more. Returns the frames that are free.

@@ -57,6 +57,13 @@ struct ClassLists {
     used: u64,
 }
 
+impl ClassLists {
+    /// Frames that moving objects together in this class would free.
+    fn compactable(&self, class: &ZsClass) -> u64 {
+        (self.room - self.used) / u64::from(class.objects) * u64::from(class.frames)
+    }
+}
+
 /// All zspages of a pool.
 pub(super) struct Zspages {
     lists: Vec<ClassLists>,
@@ -66,6 +73,8 @@ pub(super) struct Zspages {
     objects: Vec<ZsObject>,
     free_object: u32,
     in_use: u64,
+    /// Frames that moving objects together would free, of all classes: reclaim asks for them often.
+    compactable: u64,
 }
 
 impl Zspages {
@@ -78,6 +87,7 @@ impl Zspages {
             objects: Vec::new(),
             free_object: NONE,
             in_use: 0,
+            compactable: 0,
         }
     }
 
@@ -92,7 +102,8 @@ impl Zspages {
     fn alloc_in(&mut self, class: &ZsClass, zspage: u32, bytes: u32) -> u32 {
         let handle = self.new_handle(bytes);
         self.put(zspage, handle);
-        self.lists[usize::from(self.zspages[zspage as usize].class)].used += 1;
+        let number = usize::from(self.zspages[zspage as usize].class);
+        self.change(class, number, |lists| lists.used += 1);
         self.in_use += 1;
         self.regroup(class, zspage);
         handle
@@ -162,7 +173,7 @@ impl Zspages {
                 self.zspages.len() as u32 - 1
             }
         };
-        self.lists[number].room += u64::from(class.objects);
+        self.change(class, number, |lists| lists.room += u64::from(class.objects));
         self.link(at, EMPTY);
         self.alloc_in(class, at, bytes)
     }
@@ -175,7 +186,7 @@ impl Zspages {
         self.free_object = handle;
         self.in_use -= 1;
         let number = usize::from(self.zspages[zspage as usize].class);
-        self.lists[number].used -= 1;
+        self.change(&classes[number], number, |lists| lists.used -= 1);
         (self.regroup(&classes[number], zspage) == EMPTY).then(|| self.remove(&classes[number], zspage))
     }
 
@@ -185,9 +196,17 @@ impl Zspages {
         self.spare.push(zspage);
         let found = &mut self.zspages[zspage as usize];
         found.places = Box::default();
-        let frames = core::mem::take(&mut found.frames);
-        self.lists[usize::from(found.class)].room -= u64::from(class.objects);
+        let (number, frames) = (usize::from(found.class), core::mem::take(&mut found.frames));
+        self.change(class, number, |lists| lists.room -= u64::from(class.objects));
         frames
+    }
+
+    /// Change the counts of a class.
+    fn change(&mut self, class: &ZsClass, number: usize, change: impl FnOnce(&mut ClassLists)) {
+        let lists = &mut self.lists[number];
+        let before = lists.compactable(class);
+        change(lists);
+        self.compactable = self.compactable - before + lists.compactable(class);
     }
 
     /// Move a zspage to the list for its fullness; returns that.
@@ -238,10 +257,9 @@ impl Zspages {
         ObjectPlace { frame: found.frames[number], offset, next, bytes }
     }
 
-    /// Frames that moving objects together in this class would free.
-    pub(super) fn compactable(&self, class: &ZsClass, number: usize) -> u64 {
-        let ClassLists { room, used, .. } = self.lists[number];
-        (room - used) / u64::from(class.objects) * u64::from(class.frames)
+    /// Frames that moving objects together would free.
+    pub(super) fn compactable(&self) -> u64 {
+        self.compactable
     }
 
     /// Move objects of the emptiest zspages of the class to the fullest while that can free one. What is free is added
@@ -255,7 +273,7 @@ impl Zspages {
     ) -> bool {
         let mut moved = false;
         let mut target = NONE;
-        while self.compactable(class, number) > 0 {
+        while self.lists[number].compactable(class) > 0 {
             if target == NONE {
                 target = self.isolate(number, (1..FULL).rev());
             }
@@ -331,6 +349,14 @@ impl Zspages {
         }
         if objects != self.in_use {
             return Err(format!("a pool counts {} objects of {objects}", self.in_use));
+        }
+        let compactable: u64 =
+            self.lists.iter().zip(classes).map(|(lists, class)| lists.compactable(class)).sum();
+        if compactable != self.compactable {
+            return Err(format!(
+                "compaction could free {compactable} frames of a pool, not {}",
+                self.compactable
+            ));
         }
         Ok(frames)
     }
