@@ -7,6 +7,7 @@ mod failing;
 mod flushes;
 mod kept;
 mod large;
+mod packed;
 mod promoted;
 mod served;
 mod shortage;

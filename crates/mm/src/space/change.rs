@@ -134,8 +134,6 @@ fn change_entries<M: Machine>(
 ) -> bool {
     let rights = rights_of(prot);
     let read_only = !prot.contains(Prot::WRITE);
-    let mut forbidden = (Bits::USER | Bits::NO_EXEC).difference(rights.bits_of_entry());
-    forbidden.set(Bits::WRITE, read_only);
     let mut without = false;
     let mut tables = core.tables.lock(core, id);
     tables.for_each(start, end, |tables, run| {
@@ -147,9 +145,7 @@ fn change_entries<M: Machine>(
             }
             return;
         }
-        let old = run.entry.bits();
-        if old.intersects(forbidden) || !old.contains(rights.bits_of_entry()) {
-            let tightened = tables.change_rights(&run, rights, read_only);
+        if let Some(tightened) = tables.change_rights(&run, rights, read_only) {
             core.charge(Work::EntrySet, run.count as u64);
             gather.tightened(core.host(), tightened);
         }

@@ -553,19 +553,26 @@ impl<'a, M: Machine> LockedTables<'a, M> {
         self.clear_bits(run, Bits::YOUNG)
     }
 
-    /// Set the rights of a run. The right to write is removed only if `read_only`, and never granted.
-    pub(crate) fn change_rights(&mut self, run: &EntryRun, rights: Rights, read_only: bool) -> Tightened {
+    /// Set the rights of a run. The right to write is removed only if `read_only`, and never granted. `None`: the run
+    /// has these rights already.
+    pub(crate) fn change_rights(
+        &mut self,
+        run: &EntryRun,
+        rights: Rights,
+        read_only: bool,
+    ) -> Option<Tightened> {
         // Under the lock only the marks of an entry change.
         let (found, rights) = (run.entry.bits(), rights.bits_of_entry());
         let mut forbidden = (Bits::USER | Bits::NO_EXEC).difference(rights);
         forbidden.set(Bits::WRITE, read_only);
-        if !found.contains(rights) {
+        let (adds, takes) = (!found.contains(rights), found.intersects(forbidden));
+        if adds {
             self.set_bits(run.slot, run.count, rights);
         }
-        if found.intersects(forbidden) {
+        if takes {
             self.clear_bits(run, forbidden);
         }
-        self.tightened(run, run.entry)
+        (adds || takes).then(|| self.tightened(run, run.entry))
     }
 
     /// Write-protect a run.

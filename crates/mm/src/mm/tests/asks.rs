@@ -190,6 +190,29 @@ fn entries_have_the_requested_rights() {
     }
 }
 
+/// What mprotect takes away, an entry does not have any more, whatever it had.
+#[test]
+fn mprotect_leaves_no_right_that_it_takes_away() {
+    let (bench, at) = (Bench::new(), Vpn(AT.0 + LARGE));
+    let all = [Prot::NONE, Prot::READ, Prot::RW, Prot::READ | Prot::EXEC, Prot::RW | Prot::EXEC];
+    for (before, after) in all.iter().flat_map(|&before| all.map(|after| (before, after))) {
+        let map = MapRequest { prot: before, ..request(at, 1, Backing::Anonymous) };
+        bench.mm.mmap(bench.space, &map).unwrap();
+        let access = if before.contains(Prot::WRITE) { AccessKind::Store } else { AccessKind::Load };
+        let faulted = bench.mm.fault(bench.space, at, access);
+        assert_eq!(faulted.is_ok(), !before.is_empty());
+        bench.mm.mprotect(bench.space, at, 1, after).unwrap();
+        let Some((_, bits)) = bench.entry(at) else { continue };
+        let allows = (bits.contains(Bits::USER), !bits.contains(Bits::NO_EXEC));
+        let wanted = (!after.is_empty(), after.contains(Prot::EXEC));
+        assert_eq!(allows, wanted, "{before:?} to {after:?}");
+        assert!(after.contains(Prot::WRITE) || !bits.contains(Bits::WRITE), "{before:?} to {after:?}");
+        let load = bench.mm.fault(bench.space, at, AccessKind::Load);
+        assert_eq!(load.is_ok(), !after.is_empty(), "{before:?} to {after:?}");
+    }
+    bench.mm.validate().unwrap();
+}
+
 /// fadvise frees all clean pages; the others stay.
 #[test]
 fn fadvise_dontneed_frees_clean_pages() {
