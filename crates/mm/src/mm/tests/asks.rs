@@ -235,14 +235,7 @@ fn fadvise_dontneed_frees_clean_pages() {
     let (cache, memory) = (&bench.mm.core.cache, &bench.mm.core);
     assert_eq!(cache.invalidate(memory, file, PageIndex(0), PageIndex(PAGES)), 0, "dirty pages must stay");
     assert_eq!(cached(), PAGES);
-    for index in (0..PAGES).map(PageIndex) {
-        let pfn = cache.lookup(memory, file, index).unwrap().head;
-        bench.mm.core.lock_folio(pfn);
-        assert!(cache.write_page_start(memory, pfn, &mut Default::default()));
-        bench.mm.core.unlock_folio(pfn);
-        bench.mm.core.put(pfn);
-    }
-    end_transfers(&bench.mm);
+    write_back(&bench, file);
     assert_eq!(cache.invalidate(memory, file, PageIndex(1), PageIndex(2)), 1);
     assert_eq!(cached(), PAGES - 1);
     bench.mm.fadvise(file, 0, 0, FileAdvice::DontNeed).unwrap();
@@ -302,6 +295,77 @@ fn read_and_write_report_the_bytes_of_each_page() {
     assert_eq!(bench.mm.read(file, end - 5, 100, ROOT, &mut each), Ok(5));
     assert_eq!(bench.mm.read(file, end, 100, ROOT, &mut each), Ok(0));
     assert_eq!(bytes, 5);
+}
+
+/// A call that goes on after a part moves each byte once, and none beyond its end.
+#[test]
+fn long_reads_and_writes_move_each_byte_once() {
+    const LONG: u64 = 100;
+    let bench = Bench::new();
+    let disk = FileKind::Disk { device: DeviceId(1), block: 0 };
+    let file = bench.mm.create_file(disk, 0);
+    for (offset, len) in [(100, LONG * PAGE_SIZE), (5 * PAGE_SIZE, 60 * PAGE_SIZE + 7)] {
+        for write in [true, false] {
+            let (mut bytes, mut first) = (0, None);
+            let mut each = |_: Pfn, at: u32, part: u32| {
+                first.get_or_insert(at);
+                bytes += u64::from(part);
+            };
+            let done = match write {
+                true => bench.mm.write(file, offset, len, ROOT, &mut each),
+                false => bench.mm.read(file, offset, len, ROOT, &mut each),
+            };
+            assert_eq!((done, bytes, first), (Ok(len), len, Some((offset % PAGE_SIZE) as u32)));
+            assert_eq!(bench.mm.file_size(file), 100 + LONG * PAGE_SIZE);
+        }
+    }
+    bench.mm.validate().unwrap();
+}
+
+/// Pages of a file that are in the page cache.
+fn cached(bench: &Bench, file: FileId, pages: u64) -> Vec<u64> {
+    let core = &bench.mm.core;
+    let is_cached = |page: &u64| {
+        let found = core.cache.lookup(core, file, PageIndex(*page));
+        found.as_ref().inspect(|pages| core.put(pages.head)).is_some()
+    };
+    (0..pages).filter(is_cached).collect()
+}
+
+/// fadvise frees only pages that its bytes cover, the last one if the file ends in it.
+#[test]
+fn fadvise_dontneed_keeps_pages_that_it_covers_in_part() {
+    let cases: [(u64, u64, &[u64]); 6] = [
+        (0, PAGE_SIZE, &[1, 2, 3]),
+        (0, PAGE_SIZE - 1, &[0, 1, 2, 3]),
+        (1, 2 * PAGE_SIZE, &[0, 2, 3]),
+        (PAGE_SIZE, 2 * PAGE_SIZE + 5, &[0, 3]),
+        (2 * PAGE_SIZE, 0, &[0, 1]),
+        (3 * PAGE_SIZE, 100, &[0, 1, 2]),
+    ];
+    for (offset, len, left) in cases {
+        let bench = Bench::new();
+        // It ends within its fourth page.
+        let file = bench.mm.create_file(FileKind::Disk { device: DeviceId(1), block: 0 }, 0);
+        bench.mm.write(file, 0, 3 * PAGE_SIZE + 100, ROOT, &mut |_, _, _| ()).unwrap();
+        write_back(&bench, file);
+        bench.mm.fadvise(file, offset, len, FileAdvice::DontNeed).unwrap();
+        assert_eq!(cached(&bench, file, PAGES), left, "{offset} {len}");
+        bench.mm.validate().unwrap();
+    }
+}
+
+/// Write all pages of a file.
+fn write_back(bench: &Bench, file: FileId) {
+    let (cache, core) = (&bench.mm.core.cache, &bench.mm.core);
+    for index in (0..PAGES).map(PageIndex) {
+        let pfn = cache.lookup(core, file, index).unwrap().head;
+        core.lock_folio(pfn);
+        assert!(cache.write_page_start(core, pfn, &mut Default::default()));
+        core.unlock_folio(pfn);
+        core.put(pfn);
+    }
+    end_transfers(&bench.mm);
 }
 
 /// A fault that finds its entry present, as on hardware that sets no bits, gives no right that the range does not
@@ -380,4 +444,47 @@ fn populated_shared_pages_are_clean_used_and_mapped_around() {
         }
     }
     assert_eq!(mm.validate(), Ok(()));
+}
+
+/// What is read beside the pages that are asked for.
+#[test]
+fn fadvise_and_madvise_decide_what_is_read() {
+    type Case = (&'static str, fn(&Bench, FileId), &'static [u64]);
+    let cases: [Case; 4] = [
+        ("nothing was said", read_first_page, &[0, 1, 2, 3]),
+        (
+            "reads are random",
+            |bench, file| {
+                bench.mm.fadvise(file, 0, 0, FileAdvice::Random).unwrap();
+                read_first_page(bench, file);
+            },
+            &[0],
+        ),
+        (
+            "pages of a file will be needed",
+            |bench, file| bench.mm.fadvise(file, 3 * PAGE_SIZE, 2 * PAGE_SIZE, FileAdvice::WillNeed).unwrap(),
+            &[3, 4],
+        ),
+        (
+            "pages of a range will be needed",
+            |bench, file| {
+                let backing = Backing::File { file, offset: PageIndex(2), shared: true, writable: true };
+                let at = Vpn(AT.0 + LARGE);
+                bench.mm.mmap(bench.space, &request(at, 8, backing)).unwrap();
+                bench.mm.madvise(bench.space, Vpn(at.0 + 1), 3, Advice::WillNeed).unwrap();
+            },
+            &[3, 4, 5],
+        ),
+    ];
+    for (what, act, expected) in cases {
+        let bench: &'static Bench = Box::leak(Box::new(Bench::new()));
+        *bench.mm.machine().idle.lock() = Some(Box::new(|_| end_transfers(&bench.mm)));
+        let file = bench.mm.create_file(FileKind::Disk { device: DeviceId(1), block: 0 }, 64 * PAGE_SIZE);
+        act(bench, file);
+        assert_eq!(cached(bench, file, 64), expected, "{what}");
+    }
+}
+
+fn read_first_page(bench: &Bench, file: FileId) {
+    bench.mm.read(file, 0, PAGE_SIZE, ROOT, &mut |_, _, _| ()).unwrap();
 }

@@ -120,6 +120,23 @@ fn a_page_that_cannot_be_read_raises_sigbus_until_it_can() {
     assert_eq!(bench.load(), Ok(6000));
 }
 
+/// A folio that could not be read is not mapped around a fault at a page beside it.
+#[test]
+fn a_large_folio_that_cannot_be_read_is_not_mapped() {
+    let bench = Bench::mapped();
+    bench.mm.set_knob(Knob::FileMaxOrder, 2).unwrap();
+    bench.fail(0, 100);
+    assert_eq!(bench.load(), Err(FaultError::Io));
+    bench.fail(0, 0);
+    for page in (0..PAGES).rev() {
+        let (pfn, _) = reach(&bench.mm, bench.space, Vpn(AT.0 + page), false, 4).unwrap();
+        // All pages of a transfer get the content of its first block.
+        let content = bench.mm.machine().stamp(pfn);
+        assert!((6000..=6000 + page).contains(&content), "page {page} reads {content}");
+    }
+    bench.mm.validate().unwrap();
+}
+
 #[test]
 fn a_read_returns_what_came_before_the_failure_or_an_error() {
     let bench = Bench::new();
