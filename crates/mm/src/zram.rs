@@ -250,7 +250,12 @@ impl Zram {
         let slot = &mut table.slots[at as usize];
         slot.touch(mmu.machine.now());
         let work = match slot.page {
-            ZramPage::Nothing => unreachable!("page {at} of zram is read before it is written"),
+            // zswap had the content. The task that got it from there has moved the page into its file since; this one
+            // still holds the slot, and drops what it reads. (Linux gives zeroes, too.)
+            ZramPage::Nothing => {
+                mmu.machine.fill(page, 0);
+                Work::ZeroPage
+            }
             ZramPage::Same(word) => {
                 mmu.machine.fill(page, word);
                 Work::ZeroPage

@@ -12,6 +12,7 @@ mod promoted;
 mod served;
 mod shortage;
 mod truncated;
+mod zswap;
 
 use super::*;
 use crate::cache::add_to_swap;
