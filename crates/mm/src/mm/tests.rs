@@ -8,6 +8,7 @@ mod flushes;
 mod kept;
 mod large;
 mod packed;
+mod placed;
 mod promoted;
 mod served;
 mod shortage;
