@@ -40,8 +40,8 @@ struct Options {
     /// Run the tests that reach a mutant for about this many seconds; `--again` continues with the survivors.
     #[arg(long, value_name = "SECONDS", default_value_t = 1000.0)]
     budget: f64,
-    /// Also run survivors under the random program, in the fixed cases of `cargo xtask soak --cover`, each for about this
-    /// many seconds.
+    /// Also run survivors under the random program, in the fixed cases of `cargo xtask soak --cover`, each for about
+    /// this many seconds.
     #[arg(long, value_name = "SECONDS")]
     chaos: Option<f64>,
     /// Mutants that run at once.

@@ -138,8 +138,8 @@ impl Suite {
         Ok(Some(Test { name, words, seconds, reaches }))
     }
 
-    /// Run the tests that reach a mutant, the fastest first, until one fails, for about `budget` seconds. `worker` is the
-    /// number of the thread.
+    /// Run the tests that reach a mutant, the fastest first, until one fails, for about `budget` seconds. `worker` is
+    /// the number of the thread.
     pub fn test(&self, number: u32, budget: f64, worker: usize) -> Result<Outcome> {
         let (groups, skipped) = self.groups(number, budget);
         for group in &groups {

@@ -522,6 +522,38 @@ fn no_cpu_can_store_to_pages_that_collapse_has_copied() {
     bench.mm.validate().unwrap();
 }
 
+/// khugepaged makes a folio of a file if no more pages of it are missing, or in swap, than its limits say.
+#[test]
+fn khugepaged_respects_its_limits_for_shmem() {
+    let stored = LARGE - 100;
+    let cases: [(Knob, u64, u64, bool); 4] = [
+        (Knob::KhugepagedMaxPtesNone, 99, 0, false),
+        (Knob::KhugepagedMaxPtesNone, 100, 0, true),
+        (Knob::KhugepagedMaxPtesSwap, 9, 10, false),
+        (Knob::KhugepagedMaxPtesSwap, 10, 10, true),
+    ];
+    for (knob, limit, swapped, collapses) in cases {
+        let bench = Bench::new(LARGE, 64, |_| ());
+        bench.set(Knob::ThpFilePmd, 1);
+        bench.set(Knob::HugepagesEnabled2048, 2);
+        bench.map_file(bench.space, LARGE);
+        bench.mm.switch(Some(bench.space));
+        let pages = || (AT.0..AT.0 + stored).map(Vpn);
+        pages().for_each(|page| bench.store(page, value(page)));
+        let folios: Vec<Pfn> = pages().take(swapped as usize).filter_map(|page| bench.cached(page)).collect();
+        bench.write_and_free(&folios);
+        bench.set(knob, limit);
+        bench.mm.spaces.scan_from_start(&bench.mm.core);
+        let last = bench.cached(Vpn(AT.0 + stored - 1)).unwrap();
+        assert_eq!(bench.mm.core.frames[last].order() > Order::ZERO, collapses, "{knob:?} {limit}");
+        for page in (AT.0..AT.0 + LARGE).map(Vpn) {
+            let expected = if page.0 < AT.0 + stored { value(page) } else { 0 };
+            assert_eq!(bench.load(bench.space, page), expected, "{knob:?} {limit}: {page}");
+        }
+        bench.mm.validate().unwrap();
+    }
+}
+
 /// Truncate sets the size first: from then on no folio may reach beyond the end.
 #[test]
 fn collapse_fails_during_truncate() {

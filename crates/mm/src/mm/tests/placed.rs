@@ -97,7 +97,7 @@ fn mbind_moves_pages_that_are_elsewhere() {
     assert_eq!([&now[..4], &now[6..]].concat(), [2, 2, 2, 2, 0, 0]);
 }
 
-/// A page that somebody else holds cannot be moved, and is counted.
+/// A page to which another task has a reference cannot be moved, and is counted.
 #[test]
 fn calls_count_pages_that_cannot_be_moved() {
     let (mm, space) = bench();

@@ -125,6 +125,8 @@ fn zswap_keeps_what_its_limits_allow() {
         let bench = Bench::new();
         prepare(bench);
         let stat = bench.swap_out(QUARTER);
+        // What zswap does not take is on the disk.
+        assert_eq!(bench.mm.mmu().stats.read(Stat::NrAnonPages), 0, "{what}: all pages must be swapped out");
         assert_eq!(bench.mm.core.zswap.stat().stored_pages, expected, "{what}");
         let pool = bench.mm.core.zswap.pool().total_pages() * PAGE_SIZE;
         assert_eq!(stat.pool_total_size, pool, "{what}");
