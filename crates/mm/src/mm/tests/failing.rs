@@ -153,6 +153,37 @@ fn a_read_returns_what_came_before_the_failure_or_an_error() {
     assert_eq!(bench.read(), (Ok(4 * PAGE_SIZE), std_alloc::vec![6000, 6001, 6002, 6003]));
 }
 
+/// A call that goes on after a failure that has passed moves what was asked for, and no more.
+#[test]
+fn a_read_that_goes_on_stops_at_its_end() {
+    let bench = Bench::new();
+    bench.fail(1, 1);
+    bench.mm.fadvise(bench.file, 0, 0, FileAdvice::WillNeed).unwrap();
+    bench.end_transfers();
+    // The second page fails once more, alone, and then it does not.
+    bench.fail(0, 1);
+    let mut got = Vec::new();
+    let mut sink = |pfn, _, _| got.push(bench.mm.machine().stamp(pfn));
+    assert_eq!(bench.mm.read(bench.file, 0, 3 * PAGE_SIZE, ROOT, &mut sink), Ok(3 * PAGE_SIZE));
+    assert_eq!(got, [6000, 6001, 6002]);
+    bench.all_have_failed();
+}
+
+/// What was written before a failure counts.
+#[test]
+fn a_long_write_returns_what_came_before_the_failure() {
+    const LONG: u64 = 40;
+    let bench = Bench::new();
+    let kind = FileKind::Disk { device: DeviceId(0), block: 5000 };
+    let file = bench.mm.create_file(kind, 64 * PAGE_SIZE);
+    // Its last page is written in part, so it must be read first.
+    bench.fail(0, u32::MAX);
+    let written = bench.mm.write(file, 0, LONG * PAGE_SIZE + 8, ROOT, &mut |_, _, _| ());
+    assert_eq!(written, Ok(LONG * PAGE_SIZE));
+    bench.fail(0, 0);
+    bench.all_have_failed();
+}
+
 #[test]
 fn a_write_of_a_part_needs_what_cannot_be_read_and_one_of_all_does_not() {
     let bench = Bench::new();

@@ -118,7 +118,7 @@ fn a_large_folio_comes_back_from_zram_whole() {
 #[test]
 fn a_page_comes_back_from_zram_alone() {
     type Prepare = (&'static str, fn(&'static Bench));
-    let cases: [Prepare; 6] = [
+    let cases: [Prepare; 8] = [
         ("another page is gone", |bench| bench.advise(20..21, Advice::DontNeed)),
         ("the last page is gone", |bench| bench.advise(31..32, Advice::DontNeed)),
         ("another page is in memory", |bench| {
@@ -131,6 +131,12 @@ fn a_page_comes_back_from_zram_alone() {
         }),
         ("the range begins after the folio's start", |bench| {
             bench.mm.munmap(bench.space, AT, 17).unwrap();
+        }),
+        ("pages behind it have other rights", |bench| {
+            bench.mm.mprotect(bench.space, Vpn(AT.0 + 28), PAGES - 28, Prot::READ).unwrap();
+        }),
+        ("pages before it have other rights", |bench| {
+            bench.mm.mprotect(bench.space, AT, 20, Prot::READ).unwrap();
         }),
         ("large folios are not wanted", |bench| bench.advise(0..PAGES, Advice::NoHugePage)),
     ];

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::mempolicy::MemPolicy;
+use crate::stat::Stat;
 use crate::testing::range;
 use abi::PolicyMode;
 
@@ -54,6 +55,8 @@ fn pages_come_from_the_nodes_of_their_policy() {
         let (mm, space) = bench();
         mm.set_mempolicy(space, policy).unwrap();
         assert_eq!(nodes(&mm, space), expected, "{policy:?} of the process");
+        let counted = if policy.mode() == PolicyMode::Interleave { PAGES as i64 } else { 0 };
+        assert_eq!(mm.mmu().stats.read(Stat::NumaInterleave), counted, "{policy:?}");
         let (mm, space) = bench();
         assert_eq!(mm.mbind(space, AT, PAGES, policy, false), Ok(0));
         assert_eq!(nodes(&mm, space), expected, "{policy:?} of the range");
