@@ -16,6 +16,7 @@ use abi::call::{Exit, unpair};
 use abi::{Call, Forget, Text};
 use kernel::{ADDRESS_BITS, Task, range};
 use mm::machine::{Machine, WaitKey};
+use mm::table::{Bits, Entry};
 use mm::units::{PAGE_SIZE, Pfn, SpaceId, Vpn, pages_of};
 use program::{
     Access, AccessKind, Advice, Errno, FileAdvice, FileSpec, Map, MapSource, Os, Packed, Program, Prot,
@@ -445,12 +446,16 @@ impl<P: Program> Os for SimOs<'_, P> {
         }
     }
 
-    /// A page that holds zeroes has the stamp of a new page from now on.
+    /// A page that holds zeroes has the stamp of a new page from now on. If it is clean, it was written to its device
+    /// since the store that made it so: then it stays what it is there.
     fn content(&mut self, addr: u64, packed: Packed) {
         let Some(packing) = &self.machine.observers.packing else { return };
         let (space, vpn) = (self.space, Vpn::of(addr));
-        let mapped = self.machine.look_up(self.sim.mm().root(space), vpn).map(|(pfn, _)| pfn);
-        let own = mapped.filter(|&pfn| pfn != self.sim.mm().core().zero);
+        let mapped = self.machine.look_up_entry(self.sim.mm().root(space), vpn);
+        let changes = |entry: Entry| packed != Packed::ZERO || entry.has(Bits::DIRTY);
+        let own = mapped
+            .filter(|&(pfn, entry)| pfn != self.sim.mm().core().zero && changes(entry))
+            .map(|(pfn, _)| pfn);
         packing.borrow_mut().tell((space.0, vpn.0), own, packed);
         if let (Packed::ZERO, Some(pfn), Some(content)) = (packed, own, &self.machine.observers.content) {
             content.borrow_mut().set(pfn, 0);

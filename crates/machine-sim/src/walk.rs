@@ -143,6 +143,11 @@ impl SimMachine {
 
     /// The frame that the tables under `root` map at `vpn`, and whether it is writable, without setting young bits.
     pub(crate) fn look_up(&self, root: Pfn, vpn: Vpn) -> Option<(Pfn, bool)> {
+        self.look_up_entry(root, vpn).map(|(pfn, entry)| (pfn, entry.has(Bits::WRITE)))
+    }
+
+    /// The same with the whole entry.
+    pub(crate) fn look_up_entry(&self, root: Pfn, vpn: Vpn) -> Option<(Pfn, Entry)> {
         let (mut level, mut table) = (3, root);
         loop {
             let raw = self.tables.get(table)?[(vpn.0 >> (9 * level)) as usize & 511].load(Relaxed);
@@ -153,7 +158,7 @@ impl SimMachine {
             let large = level == 1 && entry.has(Bits::LARGE);
             if level == 0 || large {
                 let offset = if large { vpn.0 as u32 & ((1 << PAGEBLOCK_ORDER.0) - 1) } else { 0 };
-                return Some((entry.pfn().add(offset), entry.has(Bits::WRITE)));
+                return Some((entry.pfn().add(offset), entry));
             }
             table = entry.pfn();
             level -= 1;
