@@ -175,6 +175,29 @@ fn zeroes_are_not_written() {
     assert_eq!(outcome.oracle.violations, 0);
 }
 
+/// The recording calls a page of a file zeroes after it was written to its device: it stays what it is there.
+#[test]
+fn a_page_that_was_written_before_it_is_called_zeroes_stays() {
+    struct Late;
+    impl Program for Late {
+        unnamed!();
+        fn run<O: Os>(&self, os: &mut O, _: Role) -> Result<(), Signal> {
+            let len = 8 * PAGE;
+            let fd = os.open(FileSpec { name: "f", size: len, in_memory: false, writable: true }).unwrap();
+            let at = os.mmap(Map::file_shared(fd, len, Prot::RW)).unwrap();
+            store_all(os, at, len)?;
+            os.fsync(fd).unwrap();
+            (0..8).for_each(|page| os.content(at + page * PAGE, program::Packed::ZERO));
+            os.munmap(at, len).unwrap();
+            os.fadvise(fd, 0, 0, program::FileAdvice::DontNeed).unwrap();
+            let at = os.mmap(Map::file_shared(fd, len, Prot::RW)).unwrap();
+            load_all(os, at, len)
+        }
+    }
+    let outcome = run(&config(&["zram:64M"], &[]), &Late).unwrap();
+    assert_eq!(outcome.oracle.violations, 0);
+}
+
 /// Writes to swap fail from the middle on: pages stay in memory until there is none left.
 #[test]
 fn a_device_that_fails_loses_nothing() {
