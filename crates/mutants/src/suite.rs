@@ -125,7 +125,7 @@ impl Suite {
         command.stdout(Stdio::null()).env("MUTANT", "record").env("MUTANT_REACHED", &reached);
         let begin = Instant::now();
         let Some(passed) = wait(&mut command, Duration::from_secs_f64(limit))? else {
-            eprintln!("{name} takes too long and is skipped");
+            eprintln!("{name} takes too long, or too much memory, and is skipped");
             return Ok(None);
         };
         if !passed {

@@ -45,24 +45,20 @@ impl<M: Machine> Target<M> for OnNode {
     }
 }
 
-/// The nodes of a set.
-fn nodes(set: u64) -> impl Iterator<Item = NodeId> + Clone {
-    (0..64).filter(move |n| set >> n & 1 != 0).map(NodeId)
-}
-
 /// From which of the nodes that are left migrate_pages moves next, and to which: one to which nothing is to be moved
 /// first, if there is any, so that no page moves twice. (`do_migrate_pages` in mm/mempolicy.c of Linux 6.12.)
-fn next_pair(from: u64, to: u64, left: u64) -> Option<(NodeId, NodeId)> {
-    let (sources, targets) = (from.count_ones(), to.count_ones());
+fn next_pair(from: Nodes, to: Nodes, left: Nodes) -> Option<(NodeId, NodeId)> {
+    let (sources, targets) = (from.named().count(), to.named().count());
     let target = move |source: NodeId| {
-        let before = (from & ((1 << source.0) - 1)).count_ones();
-        nodes(to).nth((before % targets) as usize).filter(|&target| target != source)
+        let before = from.named().take_while(|&node| node < source).count();
+        to.named().nth(before % targets).filter(|&target| target != source)
     };
-    let stays = move |node: NodeId| sources != targets && to >> node.0 & 1 != 0;
-    let pairs = nodes(left)
+    let stays = move |node: NodeId| sources != targets && to.contains(node);
+    let pairs = left
+        .named()
         .filter(move |&source| !stays(source))
         .filter_map(move |source| Some((source, target(source)?)));
-    pairs.clone().find(|(_, target)| left >> target.0 & 1 == 0).or_else(|| pairs.last())
+    pairs.clone().find(|&(_, target)| !left.contains(target)).or_else(|| pairs.last())
 }
 
 impl<M: Machine> Mm<M> {
@@ -87,12 +83,13 @@ impl<M: Machine> Mm<M> {
     /// first, and so on; `to` repeats if it has fewer. If their numbers differ, pages that are on one of `to` stay. Bit
     /// n of a set is node n. Returns the number of pages that could not be moved.
     pub fn migrate_pages(&self, space: SpaceId, from: u64, to: u64) -> Result<u64, Error> {
-        if to == 0 || nodes(to).any(|node| !self.has_memory(node)) {
+        let (from, to) = (Nodes(from), Nodes(to));
+        if to == Nodes(0) || to.named().any(|node| !self.has_memory(node)) {
             return Err(Error::Invalid);
         }
         let (mut left, mut failed) = (from, 0);
         while let Some((source, target)) = next_pair(from, to, left) {
-            left &= !(1 << source.0);
+            left.0 &= !(1 << source.0);
             let mut at = Vpn(0);
             while let Some(range) = self.spaces.get(space).ok_or(Error::NotFound)?.range_from(at, |_| true) {
                 at = range.end();

@@ -49,6 +49,14 @@ pub(super) fn end_transfers(mm: &Mm<TestMachine>) {
     }
 }
 
+/// End all transfers with their content; `unwritten` is what a block holds at first, if it may be read then.
+pub(super) fn carry_transfers(mm: &Mm<TestMachine>, blocks: &Blocks, unwritten: Option<u64>) {
+    while let Some(io) = mm.machine().next_io() {
+        mm.machine().transfer(&io, blocks, unwritten);
+        mm.io_done(&io);
+    }
+}
+
 /// Unmap a folio as reclaim does, with a reference that the caller drops; `swap`: give it a slot first.
 fn unmap_folio(mm: &Mm<TestMachine>, pfn: Pfn, swap: bool, batch: &mut UnmapBatch) {
     let core = &mm.core;

@@ -351,8 +351,7 @@ fn mark<M: Machine>(
             policy.marked(head, now_ms);
         }
         let rights = Rights::from_bits_truncate(run.entry.bits().bits()) & Rights::NO_EXEC;
-        // Its entry allowed use, so this changes it.
-        let Some(tightened) = tables.change_rights(&run, rights, false) else { return };
+        let tightened = tables.change_rights(&run, rights, false).expect("the entry allowed use");
         core.charge(Work::EntrySet, u64::from(run.count));
         gather.tightened(core.host(), tightened);
         marked += u64::from(run.count) * u64::from(run.order.frames());

@@ -10,7 +10,7 @@ use crate::event::{Concern, Event};
 use crate::knobs::{FlushPolicy, Knob};
 use crate::lock::Lock;
 use crate::machine::{Scope, ZoneKind};
-use crate::mm::tests::{access, reach, reclaim_node, with_swap};
+use crate::mm::tests::{access, carry_transfers, reach, reclaim_node, with_swap};
 use crate::stat::Stat;
 use crate::table::Bits;
 use crate::testing::{Blocks, TestMachine, range, request};
@@ -170,10 +170,7 @@ fn op() -> impl Strategy<Value = Op> {
 
 impl Bench {
     fn end_transfers(&self) {
-        while let Some(io) = self.mm.machine().next_io() {
-            self.mm.machine().transfer(&io, &self.blocks, Some(0));
-            self.mm.io_done(&io);
-        }
+        carry_transfers(&self.mm, &self.blocks, Some(0));
     }
 
     /// Do the step for this moment, on its CPU. It must not fault: the fault would wait for the move, which waits for

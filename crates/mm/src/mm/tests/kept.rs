@@ -88,10 +88,7 @@ impl Bench {
     }
 
     fn end_transfers(&self) {
-        while let Some(io) = self.mm.machine().next_io() {
-            self.mm.machine().transfer(&io, &self.blocks, Some(u64::MAX));
-            self.mm.io_done(&io);
-        }
+        carry_transfers(&self.mm, &self.blocks, Some(u64::MAX));
     }
 
     /// The frame that an access reaches.

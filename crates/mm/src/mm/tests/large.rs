@@ -110,10 +110,7 @@ struct World {
 
 impl Bench {
     fn end_transfers(&self) {
-        while let Some(io) = self.mm.machine().next_io() {
-            self.mm.machine().transfer(&io, &self.blocks, None);
-            self.mm.io_done(&io);
-        }
+        carry_transfers(&self.mm, &self.blocks, None);
     }
 }
 

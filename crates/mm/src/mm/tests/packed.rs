@@ -4,7 +4,6 @@ use super::*;
 use crate::api::ZramConfig;
 use crate::knobs::Compressor;
 use crate::stat::Stat;
-use std_alloc::boxed::Box;
 
 const AT: Vpn = LARGE_AT;
 const PAGES: u64 = 64;
@@ -15,13 +14,12 @@ const KINDS: [u64; 3] = [0x400, 1 << 63, 0];
 
 struct Bench {
     mm: Mm<TestMachine>,
-    blocks: Blocks,
     space: SpaceId,
 }
 
 impl Bench {
     /// Memory in folios of 64 KiB, each page with its number as content, and as many slots in zram.
-    fn new() -> &'static Bench {
+    fn new() -> Bench {
         let mut machine = TestMachine::simple(2, 8192);
         machine.compresses = true;
         let zram = Some(ZramConfig::new(Compressor::Lz4));
@@ -32,13 +30,7 @@ impl Bench {
         mm.set_knob(*sizes.unwrap(), 2).unwrap();
         let space = mm.create_space(ROOT).unwrap();
         mm.mmap(space, &request(AT, PAGES, Backing::Anonymous)).unwrap();
-        let bench: &'static Bench = Box::leak(Box::new(Bench { mm, blocks: Lock::default(), space }));
-        *bench.mm.machine().idle.lock() = Some(Box::new(|_| {
-            while let Some(io) = bench.mm.machine().next_io() {
-                bench.mm.machine().transfer(&io, &bench.blocks, None);
-                bench.mm.io_done(&io);
-            }
-        }));
+        let bench = Bench { mm, space };
         bench.all().for_each(|page| bench.store(page, content(page)));
         bench
     }
@@ -117,7 +109,7 @@ fn a_large_folio_comes_back_from_zram_whole() {
 /// One page comes back where not all can come back together.
 #[test]
 fn a_page_comes_back_from_zram_alone() {
-    type Prepare = (&'static str, fn(&'static Bench));
+    type Prepare = (&'static str, fn(&Bench));
     let cases: [Prepare; 8] = [
         ("another page is gone", |bench| bench.advise(20..21, Advice::DontNeed)),
         ("the last page is gone", |bench| bench.advise(31..32, Advice::DontNeed)),
@@ -143,7 +135,7 @@ fn a_page_comes_back_from_zram_alone() {
     for (what, prepare) in cases {
         let bench = Bench::new();
         bench.swap_out_all();
-        prepare(bench);
+        prepare(&bench);
         let before: Vec<u64> = bench.all().filter(|&page| bench.is_mapped(page)).collect();
         let (after, folio) = bench.brings_back(24);
         let new: Vec<u64> = after.into_iter().filter(|page| !before.contains(page)).collect();

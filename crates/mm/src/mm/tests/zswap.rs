@@ -61,11 +61,8 @@ impl Bench {
     }
 
     fn end_transfers(&self) {
-        while let Some(io) = self.mm.machine().next_io() {
-            // A block that nobody wrote may hold anything.
-            self.mm.machine().transfer(&io, &self.blocks, Some(u64::MAX));
-            self.mm.io_done(&io);
-        }
+        // A block that nobody wrote may hold anything.
+        carry_transfers(&self.mm, &self.blocks, Some(u64::MAX));
     }
 
     fn stat(&self) -> ZswapStat {
