@@ -1,6 +1,7 @@
 //! What becomes of pages when a device fails.
 
 use super::*;
+use crate::frame::FrameFlags;
 use crate::primitive::AtomicU32;
 use crate::primitive::Ordering::Relaxed;
 use crate::reclaim;
@@ -120,19 +121,31 @@ fn a_page_that_cannot_be_read_raises_sigbus_until_it_can() {
     assert_eq!(bench.load(), Ok(6000));
 }
 
-/// A folio that could not be read is not mapped around a fault at a page beside it.
+/// A folio of 2 MiB that could not be read is not mapped whole.
 #[test]
 fn a_large_folio_that_cannot_be_read_is_not_mapped() {
-    let bench = Bench::mapped();
-    bench.mm.set_knob(Knob::FileMaxOrder, 2).unwrap();
-    bench.fail(0, 100);
-    assert_eq!(bench.load(), Err(FaultError::Io));
-    bench.fail(0, 0);
-    for page in (0..PAGES).rev() {
-        let (pfn, _) = reach(&bench.mm, bench.space, Vpn(AT.0 + page), false, 4).unwrap();
-        // All pages of a transfer get the content of its first block.
-        let content = bench.mm.machine().stamp(pfn);
-        assert!((6000..=6000 + page).contains(&content), "page {page} reads {content}");
+    let bench = Bench::new();
+    for (knob, value) in [(Knob::FileMaxOrder, 9), (Knob::ThpFilePmd, 1)] {
+        bench.mm.mmu().knobs.set(knob, value).unwrap();
+    }
+    let machine = bench.mm.machine();
+    let file = bench.mm.create_file(FileKind::Disk { device: DeviceId(0), block: 5000 }, 0);
+    let mut source = |pfn, _, _| machine.set_stamp(pfn, 7);
+    bench.mm.write(file, 0, LARGE * PAGE_SIZE, ROOT, &mut source).unwrap();
+    bench.mm.fsync(file).unwrap();
+    let core = &bench.mm.core;
+    let folio = core.cache.lookup(core, file, PageIndex(0)).unwrap().head;
+    let pages = core.frames[folio].pages();
+    assert_eq!(u64::from(pages), LARGE);
+    // As after a read that has failed.
+    core.frames[folio].clear(FrameFlags::UPTODATE);
+    (0..pages).for_each(|page| machine.set_stamp(folio.add(page), 13));
+    core.put(folio);
+    let backing = Backing::File { file, offset: PageIndex(0), shared: true, writable: true };
+    bench.mm.mmap(bench.space, &request(LARGE_AT, LARGE, backing)).unwrap();
+    for page in [5, LARGE - 1] {
+        let (pfn, _) = reach(&bench.mm, bench.space, Vpn(LARGE_AT.0 + page), false, 4).unwrap();
+        assert_eq!(machine.stamp(pfn), 7, "page {page}");
     }
     bench.mm.validate().unwrap();
 }
