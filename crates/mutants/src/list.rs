@@ -31,6 +31,12 @@ impl Mutant {
     pub fn room(&self) -> &str {
         self.file.trim_start_matches("crates/mm/src/").split(['/', '.']).next().unwrap_or("")
     }
+
+    /// Whether its file is of a part of `crates/mm/src` that `--rooms` names.
+    pub fn file_is_of(&self, room: &str) -> bool {
+        let file = self.file.trim_start_matches("crates/mm/src/");
+        file.strip_prefix(room).is_some_and(|rest| rest.starts_with('/') || rest == ".rs")
+    }
 }
 
 #[derive(Deserialize)]

@@ -3,8 +3,9 @@
 //! A build and a test run for each mutant would take weeks. So all mutants are written into one copy of the
 //! sources, each in a branch that is taken if an environment variable has its number. Mutants that do not
 //! compile are removed. A first run of each test records which mutants it reaches. Then each mutant runs
-//! against the tests that reach it, the fastest first, until one fails. Results are written immediately, so a
-//! restarted run continues where the last one stopped. docs/mutants.md has the results.
+//! against the tests that reach it, until one fails: first those that caught its neighbours, then the fastest.
+//! Results are written immediately, so a restarted run continues where the last one stopped. docs/mutants.md has
+//! the results.
 #![forbid(unsafe_code)]
 
 mod build;
@@ -50,6 +51,9 @@ struct Options {
     /// Only mutants that cargo-mutants does not generate, or only those that it does.
     #[arg(long, value_enum)]
     only: Option<Only>,
+    /// Finish one room before the next, in the order of `--rooms`. Otherwise any part of a run is a random sample.
+    #[arg(long)]
+    by_room: bool,
     /// Run only survivors again, after tests were added or with more time.
     #[arg(long)]
     again: bool,
@@ -70,24 +74,27 @@ fn main() -> Result<()> {
     let target = std::env::var_os("CARGO_TARGET_DIR").map_or(root.join("target"), PathBuf::from);
     let workspace = Workspace { work: target.join("mutants"), root };
     std::fs::create_dir_all(&workspace.work)?;
-    let mutants = list::list(&workspace.root, &options.rooms)?;
+    let mut mutants = list::list(&workspace.root, &options.rooms)?;
+    if let Some(only) = options.only {
+        mutants.retain(|mutant| mutant.listed == (only == Only::Listed));
+    }
     let mut results = Results::open(&workspace.work.join("results.jsonl"))?;
     let mut uncompilable = uncompilable(&workspace, &mutants)?;
     if !options.report {
         workspace.copy(&mutants)?;
         workspace.compile(&mutants, &mut uncompilable)?;
-        let keys: Vec<&str> =
-            uncompilable.iter().map(|&number| mutants[number as usize - 1].key.as_str()).collect();
-        std::fs::write(uncompilable_file(&workspace), serde_json::to_string(&keys)?)?;
+        let mut known = known_uncompilable(&workspace)?;
+        known.extend(uncompilable.iter().map(|&number| mutants[number as usize - 1].key.clone()));
+        std::fs::write(uncompilable_file(&workspace), serde_json::to_string(&known)?)?;
     }
-    // In an order in which any prefix is a random sample.
     let mut order: Vec<(u32, &Mutant)> =
         (1..).zip(&mutants).filter(|(number, _)| !uncompilable.contains(number)).collect();
     if !options.report {
-        order.sort_by_key(|(number, mutant)| (!mutant.listed, number.wrapping_mul(0x9e37_79b1)));
-        if let Some(only) = options.only {
-            order.retain(|(_, mutant)| mutant.listed == (only == Only::Listed));
-        }
+        let room = |mutant: &Mutant| options.rooms.iter().position(|room| mutant.file_is_of(room));
+        order.sort_by_key(|(number, mutant)| {
+            let room = room(mutant).filter(|_| options.by_room);
+            (!mutant.listed, room, number.wrapping_mul(0x9e37_79b1))
+        });
         run(&workspace, &order, &mut results, &options)?;
     }
     let compiled: Vec<&Mutant> =
@@ -100,12 +107,17 @@ fn uncompilable_file(workspace: &Workspace) -> PathBuf {
     workspace.work.join("refused.json")
 }
 
-/// Mutants that did not compile last time, and those that cannot be generated.
+/// The keys of mutants that did not compile in earlier runs.
+fn known_uncompilable(workspace: &Workspace) -> Result<BTreeSet<String>> {
+    match std::fs::read(uncompilable_file(workspace)) {
+        Ok(text) => serde_json::from_slice(&text).context("refused.json"),
+        Err(_) => Ok(BTreeSet::new()),
+    }
+}
+
+/// Mutants that did not compile in earlier runs, and those that cannot be generated.
 fn uncompilable(workspace: &Workspace, mutants: &[Mutant]) -> Result<BTreeSet<u32>> {
-    let known: BTreeSet<String> = match std::fs::read(uncompilable_file(workspace)) {
-        Ok(text) => serde_json::from_slice(&text).context("refused.json")?,
-        Err(_) => BTreeSet::new(),
-    };
+    let known = known_uncompilable(workspace)?;
     let excluded = |mutant: &Mutant| mutant.site.is_none() || known.contains(&mutant.key);
     Ok((1..).zip(mutants).filter(|(_, mutant)| excluded(mutant)).map(|(number, _)| number).collect())
 }
@@ -164,7 +176,7 @@ fn run(
                 if !is_open(judge, mutant, &results.lock().expect("no thread panics with it")) {
                     continue;
                 }
-                let outcome = judge.suite.test(*number, judge.budget, worker)?;
+                let outcome = judge.suite.test(*number, &mutant.file, judge.budget, worker)?;
                 if matches!(outcome, Outcome::Survived(..)) {
                     println!("{}: {outcome:?} line {}, {}", judge.name, mutant.line, mutant.key);
                 }

@@ -2,10 +2,11 @@
 
 use anyhow::{Context as _, Result, ensure};
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 /// Limits in seconds for the tests that run together in one process: first few and fast ones, then more.
@@ -53,6 +54,8 @@ pub struct Suite {
     directory: PathBuf,
     work: PathBuf,
     tests: Vec<Test>,
+    /// How many mutants of a file each test has caught so far: what caught one likely catches its neighbours.
+    catches: Mutex<HashMap<String, HashMap<String, usize>>>,
 }
 
 impl Suite {
@@ -83,7 +86,8 @@ impl Suite {
     }
 
     fn new(kind: Kind, program: PathBuf, directory: PathBuf, work: &Path) -> Suite {
-        Suite { kind, program, directory, work: work.to_owned(), tests: Vec::new() }
+        let (work, tests, catches) = (work.to_owned(), Vec::new(), Mutex::default());
+        Suite { kind, program, directory, work, tests, catches }
     }
 
     fn record(&mut self, tests: impl Iterator<Item = (String, String)>, limit: f64) -> Result<()> {
@@ -138,22 +142,44 @@ impl Suite {
         Ok(Some(Test { name, words, seconds, reaches }))
     }
 
-    /// Run the tests that reach a mutant, the fastest first, until one fails, for about `budget` seconds. `worker` is
-    /// the number of the thread.
-    pub fn test(&self, number: u32, budget: f64, worker: usize) -> Result<Outcome> {
-        let (groups, skipped) = self.groups(number, budget);
+    /// Run the tests that reach a mutant of `file` until one fails, for about `budget` seconds: first those that have
+    /// caught the most mutants of that file in their time, then the fastest. `worker` is the number of the thread.
+    pub fn test(&self, number: u32, file: &str, budget: f64, worker: usize) -> Result<Outcome> {
+        let (groups, skipped) = self.groups(number, file, budget);
         for group in &groups {
             if let Some(outcome) = self.run(number, group, worker)? {
+                if let Outcome::Caught(test) = &outcome {
+                    self.count_catch(file, test);
+                }
                 return Ok(outcome);
             }
         }
         Ok(Outcome::Survived(groups.iter().map(Vec::len).sum(), skipped))
     }
 
+    fn count_catch(&self, file: &str, test: &str) {
+        let mut catches = self.catches.lock().expect("no thread panics with it");
+        *catches.entry(file.to_owned()).or_default().entry(test.to_owned()).or_default() += 1;
+    }
+
+    /// The tests that reach a mutant, in the order in which they run.
+    fn reaching(&self, number: u32, file: &str) -> Vec<&Test> {
+        let mut reaching: Vec<&Test> =
+            self.tests.iter().filter(|test| test.reaches.contains(&number)).collect();
+        let catches = self.catches.lock().expect("no thread panics with it");
+        if let Some(catches) = catches.get(file) {
+            let per_second = |test: &Test| {
+                catches.get(&test.name).map_or(0.0, |&count| count as f64 / (test.seconds + 0.01))
+            };
+            reaching.sort_by(|a, b| per_second(b).total_cmp(&per_second(a)));
+        }
+        reaching
+    }
+
     /// The tests that reach a mutant, for about `budget` seconds, in groups that run in one process; and how many tests
     /// more reach it.
-    fn groups(&self, number: u32, budget: f64) -> (Vec<Vec<&Test>>, usize) {
-        let mut reaching = self.tests.iter().filter(|test| test.reaches.contains(&number)).peekable();
+    fn groups(&self, number: u32, file: &str, budget: f64) -> (Vec<Vec<&Test>>, usize) {
+        let mut reaching = self.reaching(number, file).into_iter().peekable();
         let (mut groups, mut spent) = (Vec::new(), 0.0);
         while spent <= budget
             && let Some(first) = reaching.next()
