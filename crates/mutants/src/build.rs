@@ -3,6 +3,7 @@
 
 use crate::list::Mutant;
 use crate::sites::Form;
+use crate::suite::Case;
 use crate::write::{Generated, write};
 use anyhow::{Context as _, Result, bail, ensure};
 use serde_json::Value;
@@ -172,13 +173,19 @@ impl Workspace {
         programs.next().context("no program was built")
     }
 
-    /// The fixed cases of the soak, a command line of `pagefold` each.
-    pub fn cases(&self) -> Result<String> {
+    /// The fixed cases of the soak.
+    pub fn cases(&self) -> Result<Vec<Case>> {
         let mut command = Command::new("cargo");
         command.current_dir(&self.root).args(["xtask", "soak", "--list"]).stdin(Stdio::null());
         let output = command.stderr(Stdio::inherit()).output().context("cannot run cargo")?;
         ensure!(output.status.success(), "`cargo xtask soak --list` fails");
-        Ok(String::from_utf8(output.stdout)?)
+        let text = String::from_utf8(output.stdout)?;
+        let case = |(i, words): (usize, &str)| Case {
+            name: format!("case {i}"),
+            words: words.to_owned(),
+            counts: None,
+        };
+        Ok((1..).zip(text.lines()).map(case).collect())
     }
 }
 

@@ -9,6 +9,7 @@
 #![forbid(unsafe_code)]
 
 mod build;
+mod counts;
 mod list;
 mod results;
 mod sites;
@@ -28,8 +29,9 @@ use suite::{Outcome, Suite};
 
 /// The configuration of the memory manager that is tested.
 const FEATURES: &str = "one-thread";
-/// The memory manager's own tests, and the random program on the simulated machine.
-const SUITES: [&str; 2] = ["mm", "chaos"];
+/// The memory manager's own tests; runs on the simulated machine of which a test compares what they count; and the
+/// random program.
+const SUITES: [&str; 3] = ["mm", "counts", "chaos"];
 
 /// Change the memory manager one line at a time, and see which tests notice.
 #[derive(Parser)]
@@ -41,6 +43,9 @@ struct Options {
     /// Run the tests that reach a mutant for about this many seconds; `--again` continues with the survivors.
     #[arg(long, value_name = "SECONDS", default_value_t = 1000.0)]
     budget: f64,
+    /// Also judge survivors, each for about this many seconds, by what the runs of docs/behaviour.toml count.
+    #[arg(long, value_name = "SECONDS")]
+    counts: Option<f64>,
     /// Also run survivors under the random program, in the fixed cases of `cargo xtask soak --cover`, each for about
     /// this many seconds.
     #[arg(long, value_name = "SECONDS")]
@@ -141,14 +146,21 @@ impl Judge {
 
 fn judges(workspace: &Workspace, options: &Options) -> Result<Vec<Judge>> {
     let program = workspace.build_tests()?;
-    let command = options.chaos.map(|budget| Ok::<_, anyhow::Error>((budget, workspace.build_command()?)));
-    let command = command.transpose()?;
+    let runs = options.counts.is_some() || options.chaos.is_some();
+    let command = runs.then(|| workspace.build_command()).transpose()?;
     let suite = Suite::of_tests(program, workspace.tree().join("crates/mm"), &workspace.work, 300.0)?;
     let mut judges = vec![Judge { name: SUITES[0], suite, budget: options.budget }];
-    if let Some((budget, command)) = command {
-        let cases = workspace.cases()?;
-        let suite = Suite::of_cases(command, workspace.root.clone(), &workspace.work, &cases, 60.0)?;
-        judges.push(Judge { name: SUITES[1], suite, budget });
+    let Some(command) = command else { return Ok(judges) };
+    let mut add = |name, budget, cases| -> Result<()> {
+        let suite = Suite::of_cases(command.clone(), workspace.root.clone(), &workspace.work, cases, 60.0)?;
+        judges.push(Judge { name, suite, budget });
+        Ok(())
+    };
+    if let Some(budget) = options.counts {
+        add(SUITES[1], budget, counts::cases(&workspace.root)?)?;
+    }
+    if let Some(budget) = options.chaos {
+        add(SUITES[2], budget, workspace.cases()?)?;
     }
     Ok(judges)
 }

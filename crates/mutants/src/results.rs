@@ -58,7 +58,7 @@ impl Results {
 
     /// A table by room, followed by the survivors.
     pub fn show(&self, compiled: &[&Mutant], uncompilable: usize) -> String {
-        let mut rooms: BTreeMap<&str, [usize; 7]> = BTreeMap::new();
+        let mut rooms: BTreeMap<&str, [usize; 9]> = BTreeMap::new();
         let mut survivors = String::new();
         for mutant in compiled {
             let outcomes = crate::SUITES.map(|suite| self.of(suite, mutant));
@@ -67,23 +67,29 @@ impl Results {
             let unreached =
                 outcomes.iter().flatten().all(|outcome| matches!(outcome, Outcome::Survived(0, 0)));
             let open = !caught.contains(&true) && survived(outcomes[0]);
-            let columns =
-                [true, mutant.listed, caught[0], caught[1], open, open && unreached, outcomes[0].is_none()];
+            let hung = outcomes.contains(&Some(&Outcome::Hung));
+            let not_run = outcomes[0].is_none();
+            let [mm, counts, chaos] = caught;
+            let columns = [true, mutant.listed, mm, counts, chaos, hung, open, open && unreached, not_run];
             for room in [mutant.room(), "~ all"] {
                 let counts = rooms.entry(room).or_default();
-                (0..7).for_each(|i| counts[i] += usize::from(columns[i]));
+                (0..columns.len()).for_each(|i| counts[i] += usize::from(columns[i]));
             }
             if open {
-                let tried = if survived(outcomes[1]) { "" } else { " (not tried under the random program)" };
+                let tried = if outcomes.iter().all(|&outcome| survived(outcome)) {
+                    ""
+                } else {
+                    " (not tried by all three)"
+                };
                 let reach = if unreached { " (not reached)" } else { "" };
                 let line = format!("line {}, {}{reach}{tried}\n", mutant.line, mutant.key);
                 survivors.push_str(&line);
             }
         }
         let mut table = String::from(
-            "| room | mutants | listed | caught by mm | by the random program | left | of these not reached | not run |\n",
+            "| room | mutants | listed | caught by tests of mm | by counts | by the random program | of all these hung | left | of these not reached | not run |\n",
         );
-        table.push_str("|---|---|---|---|---|---|---|---|\n");
+        table.push_str("|---|---|---|---|---|---|---|---|---|---|\n");
         for (room, counts) in rooms {
             let counts = counts.map(|count| count.to_string()).join(" | ");
             table.push_str(&format!("| {} | {counts} |\n", room.trim_start_matches("~ ")));

@@ -1,5 +1,6 @@
 //! A test program: which of its tests reach which mutant, and whether they catch it.
 
+use crate::counts::{self, Counts};
 use anyhow::{Context as _, Result, ensure};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeSet, HashMap};
@@ -17,13 +18,31 @@ const PATIENCE: f64 = 2.0;
 /// behind whose memory nobody has touched.)
 const MEMORY: u64 = 4 << 30;
 
+/// A test before it has run.
+pub struct Case {
+    /// Its name.
+    pub name: String,
+    /// What follows the program's name to run it: a test's name, or a case's arguments.
+    pub words: String,
+    /// What it must count, beside ending well.
+    pub counts: Option<Counts>,
+}
+
 /// A test.
 struct Test {
-    name: String,
-    /// What follows the program's name to run it: a test's name, or a case's arguments.
-    words: String,
+    case: Case,
     seconds: f64,
     reaches: BTreeSet<u32>,
+}
+
+impl Case {
+    /// Whether it has counted what it must, by its output.
+    fn counts_as_expected(&self, out: &Path) -> Result<bool> {
+        Ok(match &self.counts {
+            Some(expected) => counts::of_output(&fs::read(out)?, expected).as_ref() == Some(expected),
+            None => true,
+        })
+    }
 }
 
 /// The result of a mutant.
@@ -67,7 +86,8 @@ impl Suite {
         ensure!(listed.status.success(), "the tests cannot be listed");
         let text = String::from_utf8(listed.stdout)?;
         let names = text.lines().filter_map(|line| line.strip_suffix(": test"));
-        suite.record(names.map(|name| (name.to_owned(), name.to_owned())), limit)?;
+        let case = |name: &str| Case { name: name.to_owned(), words: name.to_owned(), counts: None };
+        suite.record(names.map(case), limit)?;
         Ok(suite)
     }
 
@@ -76,12 +96,11 @@ impl Suite {
         program: PathBuf,
         directory: PathBuf,
         work: &Path,
-        cases: &str,
+        cases: Vec<Case>,
         limit: f64,
     ) -> Result<Suite> {
         let mut suite = Suite::new(Kind::Case, program, directory, work);
-        let cases = (1..).zip(cases.lines());
-        suite.record(cases.map(|(i, case)| (format!("case {i}"), case.to_owned())), limit)?;
+        suite.record(cases.into_iter(), limit)?;
         Ok(suite)
     }
 
@@ -90,9 +109,9 @@ impl Suite {
         Suite { kind, program, directory, work, tests, catches }
     }
 
-    fn record(&mut self, tests: impl Iterator<Item = (String, String)>, limit: f64) -> Result<()> {
-        for (name, words) in tests {
-            if let Some(test) = self.record_one(name, words, limit)? {
+    fn record(&mut self, cases: impl Iterator<Item = Case>, limit: f64) -> Result<()> {
+        for case in cases {
+            if let Some(test) = self.record_one(case, limit)? {
                 self.tests.push(test);
             }
         }
@@ -122,24 +141,24 @@ impl Suite {
         command
     }
 
-    fn record_one(&self, name: String, words: String, limit: f64) -> Result<Option<Test>> {
-        let reached = self.work.join("reached");
+    fn record_one(&self, case: Case, limit: f64) -> Result<Option<Test>> {
+        let (reached, out) = (self.work.join("reached"), self.work.join("output"));
         let _ = fs::remove_file(&reached);
-        let mut command = self.command_for(&[&words]);
-        command.stdout(Stdio::null()).env("MUTANT", "record").env("MUTANT_REACHED", &reached);
+        let mut command = self.command_for(&[&case.words]);
+        command.stdout(File::create(&out)?).env("MUTANT", "record").env("MUTANT_REACHED", &reached);
         let begin = Instant::now();
         let Some(passed) = wait(&mut command, Duration::from_secs_f64(limit))? else {
-            eprintln!("{name} takes too long, or too much memory, and is skipped");
+            eprintln!("{} takes too long, or too much memory, and is skipped", case.name);
             return Ok(None);
         };
-        if !passed {
-            eprintln!("{name} fails without a mutant and is skipped");
+        if !passed || !case.counts_as_expected(&out)? {
+            eprintln!("{} fails without a mutant and is skipped", case.name);
             return Ok(None);
         }
         let seconds = begin.elapsed().as_secs_f64();
         let text = fs::read_to_string(&reached).unwrap_or_default();
         let reaches = text.lines().filter_map(|line| line.parse().ok()).collect();
-        Ok(Some(Test { name, words, seconds, reaches }))
+        Ok(Some(Test { case, seconds, reaches }))
     }
 
     /// Run the tests that reach a mutant of `file` until one fails, for about `budget` seconds: first those that have
@@ -169,7 +188,7 @@ impl Suite {
         let catches = self.catches.lock().expect("no thread panics with it");
         if let Some(catches) = catches.get(file) {
             let per_second = |test: &Test| {
-                catches.get(&test.name).map_or(0.0, |&count| count as f64 / (test.seconds + 0.01))
+                catches.get(&test.case.name).map_or(0.0, |&count| count as f64 / (test.seconds + 0.01))
             };
             reaching.sort_by(|a, b| per_second(b).total_cmp(&per_second(a)));
         }
@@ -202,16 +221,16 @@ impl Suite {
 
     fn run(&self, number: u32, tests: &[&Test], worker: usize) -> Result<Option<Outcome>> {
         let out = self.work.join(format!("output-{worker}"));
-        let words: Vec<&str> = tests.iter().map(|test| test.words.as_str()).collect();
+        let words: Vec<&str> = tests.iter().map(|test| test.case.words.as_str()).collect();
         let mut command = self.command_for(&words);
         command.env("MUTANT", number.to_string()).stdout(File::create(&out)?);
         let seconds: f64 = tests.iter().map(|test| test.seconds).sum();
         let limit = Duration::from_secs_f64(PATIENCE + 10.0 * seconds);
         Ok(match wait(&mut command, limit)? {
             None => Some(Outcome::Hung),
-            Some(true) => None,
-            Some(false) if self.kind == Kind::Case => Some(Outcome::Caught(tests[0].name.clone())),
-            Some(false) => Some(Outcome::Caught(failed(&String::from_utf8_lossy(&fs::read(&out)?)))),
+            Some(true) if self.kind == Kind::Test || tests[0].case.counts_as_expected(&out)? => None,
+            Some(_) if self.kind == Kind::Case => Some(Outcome::Caught(tests[0].case.name.clone())),
+            Some(_) => Some(Outcome::Caught(failed(&String::from_utf8_lossy(&fs::read(&out)?)))),
         })
     }
 }
