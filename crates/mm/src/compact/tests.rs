@@ -5,7 +5,7 @@ use super::{Control, Folios, Outcome, Priority, daemon, direct};
 use crate::alloc::{FreeBlocks, NeedsReclaim, Zone};
 use crate::api::*;
 use crate::frame::Mobility;
-use crate::knobs::Knob;
+use crate::knobs::{AllocPlacement, Knob};
 use crate::machine::ZoneKind;
 use crate::migrate::Mode;
 use crate::mm::{Config, Mm};
@@ -34,7 +34,13 @@ struct Bench {
 
 impl Bench {
     fn new(folios: Folios) -> Bench {
-        let mm = Mm::new(TestMachine::simple(2, FRAMES), Config::default()).unwrap();
+        Bench::placing(folios, AllocPlacement::Smallest)
+    }
+
+    fn placing(folios: Folios, placement: AllocPlacement) -> Bench {
+        let config = Config::default();
+        config.knobs.set(Knob::AllocPlacement, placement as u64).unwrap();
+        let mm = Mm::new(TestMachine::simple(2, FRAMES), config).unwrap();
         let space = mm.create_space(ROOT).unwrap();
         let bench = Bench { mm, space, holds: BTreeMap::new() };
         bench.set(Knob::CompactionFolios, folios as u64);
@@ -203,6 +209,33 @@ fn compacting_everything_leaves_nothing_to_move() {
     let moved = bench.stat(Stat::PgmigrateSuccess);
     bench.mm.compact_memory();
     assert!(bench.stat(Stat::PgmigrateSuccess) - moved < 1024, "a second compaction must move little");
+}
+
+/// Four page blocks keep a page of eight, and four keep every other page. The former fit into the latter, and then one
+/// of the latter into the other three: nothing makes five whole blocks with fewer moves.
+#[test]
+fn compaction_by_fullness_makes_the_fewest_moves() {
+    let mut bench = Bench::placing(Folios::FreeSplit, AllocPlacement::Densest);
+    bench.map(0, 8 * 512);
+    (0..8 * 512).for_each(|at| bench.store(at));
+    let mut blocks: BTreeMap<u32, Vec<u64>> = BTreeMap::new();
+    for &at in bench.holds.keys() {
+        blocks.entry(bench.frame(at).unwrap().0 / 512).or_default().push(at);
+    }
+    assert!(blocks.len() == 8 && blocks.values().all(|pages| pages.len() == 512));
+    for (pages, keep) in blocks.values().zip([8, 2].into_iter().cycle()) {
+        let forgotten = pages.iter().enumerate().filter(|(nth, _)| nth % keep != 0);
+        forgotten.for_each(|(_, &at)| bench.forget(at, 1));
+    }
+    bench.core().alloc.drain_all(bench.mm.mmu());
+    let before = bench.huge();
+    bench.mm.compact_memory();
+    let moved = 4 * 64 + 256;
+    assert_eq!((bench.huge() - before, bench.stat(Stat::PgmigrateSuccess)), (5, moved));
+    assert_eq!(bench.stat(Stat::CompactIsolated), 2 * moved);
+    // The three that are left cannot take another.
+    bench.mm.compact_memory();
+    assert_eq!(bench.stat(Stat::PgmigrateSuccess), moved);
 }
 
 /// Folios of 16 pages, and free blocks of the same size between them.
