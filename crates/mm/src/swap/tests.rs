@@ -36,6 +36,29 @@ fn areas_of_equal_priority_take_turns() {
 }
 
 #[test]
+fn areas_of_equal_priority_are_filled_to_their_ends() {
+    let platform = base(1);
+    let swap = Swap::new(&[area(0, 3, 0), area(1, 5, 0)], 1);
+    assert_eq!(devices(&swap, &platform, 8), [0, 0, 0, 1, 1, 1, 1, 1]);
+    assert_eq!(swap.alloc(&platform, GroupId(0)), None);
+}
+
+#[test]
+fn slots_of_every_area_are_counted_for_themselves() {
+    let platform = base(1);
+    let swap = Swap::new(&[area(3, 10, 0), area(4, 6, 5)], 1);
+    let slots: Vec<SwapSlot> = (0..16).map(|_| swap.alloc(&platform, GroupId(0)).unwrap()).collect();
+    assert_eq!(slots, (0..16).map(SwapSlot).collect::<Vec<_>>());
+    assert_eq!([0, 5, 6, 15].map(|slot| swap.in_area(SwapSlot(slot))), [(0, 0), (0, 5), (1, 0), (1, 9)]);
+    assert!(slots.iter().all(|&slot| {
+        let (area, number) = swap.in_area(slot);
+        swap.slot_in(area, number) == slot
+    }));
+    swap.dup(SwapSlot(7));
+    assert_eq!([1, 6, 7, 8].map(|slot| swap.entries(SwapSlot(slot))), [0, 0, 1, 0]);
+}
+
+#[test]
 fn slots_map_to_blocks_of_their_area() {
     let platform = base(1);
     let swap = Swap::new(&[area(3, 10, 0), area(4, 6, 5)], 1);
