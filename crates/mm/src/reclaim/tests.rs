@@ -1,7 +1,9 @@
 //! Whole reclaims on a small machine: one node, one space, files and swap on devices whose transfers end on request.
 
 mod large;
+mod proposed;
 mod retries;
+mod written;
 
 use super::spaces::NO_SPACES;
 use super::*;
@@ -36,13 +38,18 @@ pub(super) struct Bench {
 impl Bench {
     /// One Normal zone of 2048 frames, `swap` pages of swap.
     pub(super) fn new(swap: u32) -> Bench {
+        Bench::on(TestMachine::simple(1, 2048), swap)
+    }
+
+    /// Another machine, `swap` pages of swap.
+    pub(super) fn on(machine: TestMachine, swap: u32) -> Bench {
         let knobs = Knobs::default();
         // Otherwise the first unmovable page in a movable zone would raise the marks by a page block, a quarter of this
         // zone.
         knobs.set(Knob::WatermarkBoostFactor, 0).unwrap();
         // What the tests count is what is used.
         knobs.set(Knob::MemcgChargeBatch, 1).unwrap();
-        let mmu = Mmu::new(TestMachine::simple(1, 2048), knobs);
+        let mmu = Mmu::new(machine, knobs);
         let alloc = Allocator::new(&mmu).unwrap();
         let lru = Lru::new(&mmu.machine);
         let areas = [SwapArea { device: SWAP_DEVICE, pages: swap, priority: 0, zram: None }];

@@ -171,3 +171,17 @@ fn daemon_has_a_round_in_each_period() {
     bench.round(1);
     assert_eq!(bench.node(0), FAST);
 }
+
+/// A walk of page tables reports uses with their time, however long the machine has been up.
+#[test]
+fn page_used_in_two_rounds_moves_up_after_hours() {
+    let bench = Bench::new(1, TierMigration::Exclusive);
+    bench.mm.set_knob(Knob::LruGenEnabled, 7).unwrap();
+    bench.mm.mmu().knobs.set(Knob::TierPolicy, TierPolicy::Generations.value()).unwrap();
+    bench.mm.machine().advance(6 * 3600 * 1_000_000_000);
+    for expected in [SLOW, FAST] {
+        bench.frame(0);
+        bench.round(1);
+        assert_eq!(bench.node(0), expected);
+    }
+}

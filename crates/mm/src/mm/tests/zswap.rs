@@ -211,3 +211,18 @@ fn a_slot_may_be_read_whose_content_another_task_took_from_zswap() {
         bench.mm.validate().unwrap();
     }
 }
+
+/// `zswap.shrinker_enabled`
+#[test]
+fn reclaim_of_a_group_has_zswap_write_old_pages() {
+    let bench = Bench::new();
+    assert_eq!(bench.swap_out(QUARTER).stored_pages, PAGES);
+    bench.set(Knob::ZswapShrinkerEnabled, 1);
+    // Each page gets a second chance.
+    for _ in 0..4 {
+        reclaim::group(&bench.mm.core, &bench.mm.reclaim, &bench.mm, bench.group, PAGES);
+        bench.end_transfers();
+    }
+    assert!(bench.stat().written_back_pages > 0);
+    bench.reads(QUARTER);
+}

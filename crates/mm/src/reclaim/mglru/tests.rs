@@ -13,7 +13,7 @@ use crate::reclaim::tests::{Bench, START};
 use crate::reclaim::{AddressSpaces, Member, Reclaim, ScanControl, WalkRange};
 use crate::stat::Stat;
 use crate::table::Bits;
-use crate::testing::TestMachine;
+use crate::testing::{TestMachine, range};
 use crate::units::*;
 use std_alloc::boxed::Box;
 use std_alloc::vec::Vec;
@@ -45,6 +45,57 @@ fn recently_used_memory_is_protected() {
     assert_eq!(age(), 1, "everything is younger than two seconds");
     bench.core.machine.advance(1_500_000_000);
     assert_eq!(age(), 1, "the oldest generation is old enough now");
+}
+
+/// Memory that nothing can evict does not count, however old it is.
+#[test]
+fn old_memory_that_cannot_be_swapped_does_not_prevent_a_kill() {
+    let bench = Bench::new(0);
+    bench.core.lru.set_policy(&bench.core, PolicyKind::MgLru).unwrap();
+    bench.anons(200, ROOT, Bits::empty());
+    bench.core.knobs.set(Knob::LruGenMinTtlMs, 2000).unwrap();
+    bench.core.machine.advance(3_000_000_000);
+    let asked = AtomicU32::new(0);
+    let spaces = Unseen(|| _ = asked.fetch_add(1, Relaxed));
+    let cx = Reclaim { core: &bench.core, state: &bench.state, spaces: &spaces };
+    let mut sc = ScanControl::new(0, Order::ZERO, ZoneKind::Movable);
+    (sc.kswapd, sc.priority) = (true, 0);
+    cx.front(ROOT).age_node(cx, NodeId(0), &mut sc);
+    assert_eq!(asked.load(Relaxed), 1);
+}
+
+/// Each vector has generations of its own: it ages, however many generations another one has begun.
+#[test]
+fn vectors_of_other_nodes_and_groups_age_apart() {
+    let memory = [range(0, ZoneKind::Normal, 0, 1024), range(1, ZoneKind::Normal, 1024, 1024)];
+    let bench = Bench::on(TestMachine::new(&[0, 1], &memory), 64);
+    let lru = &bench.core.lru;
+    lru.set_policy(&bench.core, PolicyKind::MgLru).unwrap();
+    let group = lru.create_group(ROOT, GroupLimits::default(), drop).unwrap();
+    let ages = |node, group| {
+        let seq = lru.vec(node, group).generations.max_seq();
+        bench.cx().age(node, group, seq, true, false)
+    };
+    assert!((0..8).all(|_| ages(NodeId(1), ROOT)));
+    assert!(ages(NodeId(0), group) && ages(NodeId(1), group) && ages(NodeId(0), ROOT));
+}
+
+/// Classic lists are prepared for a pass, also one in which most groups have generations.
+#[test]
+fn active_pages_of_a_classic_group_are_reclaimed() {
+    let bench = Bench::new(0);
+    let core = &bench.core;
+    core.knobs.set(Knob::MemcgFlushMs, 0).unwrap();
+    core.lru.set_policy(core, PolicyKind::MgLru).unwrap();
+    let group = core.lru.create_group(ROOT, GroupLimits::default(), drop).unwrap();
+    core.lru.set_group_policy(core, group, PolicyKind::Classic).unwrap();
+    bench.clean_file(0..200, group);
+    (0..200).for_each(|page| core.lru.activate(core, bench.folio(page).unwrap()));
+    let mut sc = ScanControl::new(32, Order::ZERO, ZoneKind::Movable);
+    sc.priority = 0;
+    // The first pass deactivates.
+    (0..4).for_each(|_| bench.cx().shrink_node(NodeId(0), &mut sc));
+    assert!(sc.nr_reclaimed > 0);
 }
 
 /// Otherwise it would find nothing to evict at each try, and memory would seem exhausted while others age it.

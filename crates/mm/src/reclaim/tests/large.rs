@@ -254,3 +254,21 @@ fn shmem_folio_truncated_after_isolation_is_not_split() {
     assert_eq!((bench.stat(Stat::NrShmem), bench.stat(Stat::PswpOut)), (0, 0));
     assert!(core.frames[pfn].has(FrameFlags::BUDDY), "it is free");
 }
+
+/// As above, but a reader still has the page: its references are as many as those of a page in the swap cache.
+#[test]
+fn shmem_page_truncated_after_isolation_is_not_written() {
+    let bench = Bench::new(64);
+    let core = &bench.core;
+    let file = core.cache.create(FileKind::Shmem, PAGE_SIZE);
+    core.cache.write(core, file, 0, PAGE_SIZE, Gfp::user(ROOT), &mut |_, _, _| ()).unwrap();
+    let pfn = core.cache.lookup(core, file, PageIndex(0)).unwrap().head;
+    assert!(core.lru.isolate(core, pfn));
+    core.cache.set_size(file, 0);
+    core.cache.truncate(core, file, PageIndex(0));
+    assert!(core.frames[pfn].has(FrameFlags::DIRTY) && core.frames[pfn].refs() == 2);
+    assert_eq!(pageout(core, &bench.state, &NO_SPACES, &[pfn]), 0);
+    assert_eq!((bench.stat(Stat::PswpOut), core.frames[pfn].refs()), (0, 1));
+    core.put(pfn);
+    assert_eq!(core.frames[pfn].refs(), 0, "it is free");
+}
