@@ -3,10 +3,9 @@
 //! A build and a test run for each mutant would take weeks. So all mutants are written into one copy of the
 //! sources, each in a branch that is taken if an environment variable has its number. Mutants that do not
 //! compile are removed. A first run of each test records which mutants it reaches. Then each mutant runs
-//! against the tests that reach it, until one fails: first those that caught its neighbours, then the fastest.
+//! against the tests that reach it, until one fails: those first that are fast or have caught its neighbours.
 //! Results are written immediately, so a restarted run continues where the last one stopped. docs/mutants.md has
 //! the results.
-#![forbid(unsafe_code)]
 
 mod build;
 mod counts;
@@ -152,7 +151,8 @@ fn judges(workspace: &Workspace, options: &Options) -> Result<Vec<Judge>> {
     let mut judges = vec![Judge { name: SUITES[0], suite, budget: options.budget }];
     let Some(command) = command else { return Ok(judges) };
     let mut add = |name, budget, cases| -> Result<()> {
-        let suite = Suite::of_cases(command.clone(), workspace.root.clone(), &workspace.work, cases, 60.0)?;
+        let suite =
+            Suite::of_cases(command.clone(), workspace.root.clone(), &workspace.work, (name, cases), 60.0)?;
         judges.push(Judge { name, suite, budget });
         Ok(())
     };

@@ -8,10 +8,12 @@ use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Mutex;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 /// Limits in seconds for the tests that run together in one process: first few and fast ones, then more.
 const STEPS: [f64; 3] = [0.05, 0.4, 2.0];
+/// Seconds that a process takes to start.
+const STARTING: f64 = 0.005;
 /// Seconds after which a test hangs, beside ten times what it takes.
 const PATIENCE: f64 = 2.0;
 /// Memory limit of a test, in bytes: a mutant may allocate without end. (It is not for addresses: tests leave machines
@@ -19,6 +21,7 @@ const PATIENCE: f64 = 2.0;
 const MEMORY: u64 = 4 << 30;
 
 /// A test before it has run.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Case {
     /// Its name.
     pub name: String,
@@ -29,6 +32,7 @@ pub struct Case {
 }
 
 /// A test.
+#[derive(Serialize, Deserialize)]
 struct Test {
     case: Case,
     seconds: f64,
@@ -42,6 +46,20 @@ impl Case {
             Some(expected) => counts::of_output(&fs::read(out)?, expected).as_ref() == Some(expected),
             None => true,
         })
+    }
+}
+
+/// How often a test ran, and how often it failed.
+#[derive(Clone, Copy, Default)]
+struct Record {
+    tried: f64,
+    caught: f64,
+}
+
+impl Record {
+    /// How likely it is that the test catches the next mutant. One that has not run yet has a chance of 5 %.
+    fn chance(self) -> f64 {
+        (self.caught + 0.25) / (self.tried + 5.0)
     }
 }
 
@@ -66,6 +84,14 @@ enum Kind {
     Case,
 }
 
+/// What a recording found, for the next time that the same cases of the same program are asked for.
+#[derive(Serialize, Deserialize)]
+struct Recording {
+    program: (PathBuf, SystemTime),
+    cases: Vec<Case>,
+    tests: Vec<Test>,
+}
+
 /// The tests of a program.
 pub struct Suite {
     kind: Kind,
@@ -73,8 +99,8 @@ pub struct Suite {
     directory: PathBuf,
     work: PathBuf,
     tests: Vec<Test>,
-    /// How many mutants of a file each test has caught so far: what caught one likely catches its neighbours.
-    catches: Mutex<HashMap<String, HashMap<String, usize>>>,
+    /// What each test has done so far with the mutants of a file: what caught one likely catches its neighbours.
+    records: Mutex<HashMap<String, HashMap<String, Record>>>,
 }
 
 impl Suite {
@@ -87,34 +113,61 @@ impl Suite {
         let text = String::from_utf8(listed.stdout)?;
         let names = text.lines().filter_map(|line| line.strip_suffix(": test"));
         let case = |name: &str| Case { name: name.to_owned(), words: name.to_owned(), counts: None };
-        suite.record(names.map(case), limit)?;
+        suite.record_or_load("tests.json", names.map(case).collect(), limit)?;
         Ok(suite)
     }
 
-    /// The same for command lines of `pagefold`.
+    /// The same for command lines of `pagefold`, which have a name together.
     pub fn of_cases(
         program: PathBuf,
         directory: PathBuf,
         work: &Path,
-        cases: Vec<Case>,
+        (name, cases): (&str, Vec<Case>),
         limit: f64,
     ) -> Result<Suite> {
         let mut suite = Suite::new(Kind::Case, program, directory, work);
-        suite.record(cases.into_iter(), limit)?;
+        suite.record_or_load(&format!("{name}.json"), cases, limit)?;
         Ok(suite)
     }
 
     fn new(kind: Kind, program: PathBuf, directory: PathBuf, work: &Path) -> Suite {
-        let (work, tests, catches) = (work.to_owned(), Vec::new(), Mutex::default());
-        Suite { kind, program, directory, work, tests, catches }
+        let (work, tests, records) = (work.to_owned(), Vec::new(), Mutex::default());
+        Suite { kind, program, directory, work, tests, records }
     }
 
-    fn record(&mut self, cases: impl Iterator<Item = Case>, limit: f64) -> Result<()> {
-        for case in cases {
-            if let Some(test) = self.record_one(case, limit)? {
-                self.tests.push(test);
-            }
+    /// Record all cases, unless `file` has a recording of them.
+    fn record_or_load(&mut self, file: &str, cases: Vec<Case>, limit: f64) -> Result<()> {
+        let path = self.work.join(file);
+        let program = (self.program.clone(), fs::metadata(&self.program)?.modified()?);
+        let known = fs::read(&path).ok().and_then(|text| serde_json::from_slice::<Recording>(&text).ok());
+        if let Some(known) = known.filter(|known| known.program == program && known.cases == cases) {
+            self.tests = known.tests;
+            return Ok(());
         }
+        self.record(cases.clone(), limit)?;
+        let recording = Recording { program, cases, tests: std::mem::take(&mut self.tests) };
+        fs::write(&path, serde_json::to_vec(&recording)?)?;
+        self.tests = recording.tests;
+        Ok(())
+    }
+
+    fn record(&mut self, cases: Vec<Case>, limit: f64) -> Result<()> {
+        let threads = std::thread::available_parallelism().map_or(1, usize::from);
+        let (queue, tests) = (Mutex::new(cases.into_iter()), Mutex::new(Vec::new()));
+        let (suite, queue, done) = (&*self, &queue, &tests);
+        let work = |worker| -> Result<()> {
+            loop {
+                let case = queue.lock().expect("no thread panics with it").next();
+                let Some(case) = case else { return Ok(()) };
+                let test = suite.record_one(case, limit, worker)?;
+                done.lock().expect("no thread panics with it").extend(test);
+            }
+        };
+        std::thread::scope(|scope| {
+            let workers: Vec<_> = (0..threads).map(|worker| scope.spawn(move || work(worker))).collect();
+            workers.into_iter().try_for_each(|worker| worker.join().expect("a worker does not panic"))
+        })?;
+        self.tests = tests.into_inner().expect("no thread panics with it");
         self.tests.sort_by(|a, b| a.seconds.total_cmp(&b.seconds));
         let seconds: f64 = self.tests.iter().map(|test| test.seconds).sum();
         let reached: BTreeSet<u32> = self.tests.iter().flat_map(|test| &test.reaches).copied().collect();
@@ -141,8 +194,9 @@ impl Suite {
         command
     }
 
-    fn record_one(&self, case: Case, limit: f64) -> Result<Option<Test>> {
-        let (reached, out) = (self.work.join("reached"), self.work.join("output"));
+    fn record_one(&self, case: Case, limit: f64, worker: usize) -> Result<Option<Test>> {
+        let file = |name: &str| self.work.join(format!("{name}-{worker}"));
+        let (reached, out) = (file("reached"), file("output"));
         let _ = fs::remove_file(&reached);
         let mut command = self.command_for(&[&case.words]);
         command.stdout(File::create(&out)?).env("MUTANT", "record").env("MUTANT_REACHED", &reached);
@@ -161,62 +215,72 @@ impl Suite {
         Ok(Some(Test { case, seconds, reaches }))
     }
 
-    /// Run the tests that reach a mutant of `file` until one fails, for about `budget` seconds: first those that have
-    /// caught the most mutants of that file in their time, then the fastest. `worker` is the number of the thread.
+    /// Run the tests that reach a mutant of `file` until one fails, for about `budget` seconds: those first that are the
+    /// most likely to fail for the time that they take. `worker` is the number of the thread.
     pub fn test(&self, number: u32, file: &str, budget: f64, worker: usize) -> Result<Outcome> {
         let (groups, skipped) = self.groups(number, file, budget);
         for group in &groups {
-            if let Some(outcome) = self.run(number, group, worker)? {
-                if let Outcome::Caught(test) = &outcome {
-                    self.count_catch(file, test);
-                }
+            let outcome = self.run(number, group, worker)?;
+            self.note(file, group, outcome.as_ref());
+            if let Some(outcome) = outcome {
                 return Ok(outcome);
             }
         }
         Ok(Outcome::Survived(groups.iter().map(Vec::len).sum(), skipped))
     }
 
-    fn count_catch(&self, file: &str, test: &str) {
-        let mut catches = self.catches.lock().expect("no thread panics with it");
-        *catches.entry(file.to_owned()).or_default().entry(test.to_owned()).or_default() += 1;
+    fn note(&self, file: &str, group: &[&Test], outcome: Option<&Outcome>) {
+        let mut records = self.records.lock().expect("no thread panics with it");
+        let records = records.entry(file.to_owned()).or_default();
+        for test in group {
+            let record = records.entry(test.case.name.clone()).or_default();
+            record.tried += 1.0;
+            if matches!(outcome, Some(Outcome::Caught(name)) if *name == test.case.name) {
+                record.caught += 1.0;
+            }
+        }
     }
 
     /// The tests that reach a mutant, in the order in which they run.
     fn reaching(&self, number: u32, file: &str) -> Vec<&Test> {
-        let mut reaching: Vec<&Test> =
-            self.tests.iter().filter(|test| test.reaches.contains(&number)).collect();
-        let catches = self.catches.lock().expect("no thread panics with it");
-        if let Some(catches) = catches.get(file) {
-            let per_second = |test: &Test| {
-                catches.get(&test.case.name).map_or(0.0, |&count| count as f64 / (test.seconds + 0.01))
-            };
-            reaching.sort_by(|a, b| per_second(b).total_cmp(&per_second(a)));
-        }
-        reaching
+        let records = self.records.lock().expect("no thread panics with it");
+        let records = records.get(file);
+        let worth = |test: &Test| {
+            let record =
+                records.and_then(|records| records.get(&test.case.name)).copied().unwrap_or_default();
+            record.chance() / (test.seconds + STARTING)
+        };
+        let reaching = self.tests.iter().filter(|test| test.reaches.contains(&number));
+        let mut reaching: Vec<(f64, &Test)> = reaching.map(|test| (worth(test), test)).collect();
+        reaching.sort_by(|(a, _), (b, _)| b.total_cmp(a));
+        reaching.into_iter().map(|(_, test)| test).collect()
     }
 
-    /// The tests that reach a mutant, for about `budget` seconds, in groups that run in one process; and how many tests
-    /// more reach it.
+    /// The tests that reach a mutant and fit into `budget` seconds, in groups that run in one process; and how many
+    /// tests more reach it. One runs even if none fits.
     fn groups(&self, number: u32, file: &str, budget: f64) -> (Vec<Vec<&Test>>, usize) {
-        let mut reaching = self.reaching(number, file).into_iter().peekable();
-        let (mut groups, mut spent) = (Vec::new(), 0.0);
-        while spent <= budget
-            && let Some(first) = reaching.next()
-        {
-            let (mut group, mut seconds) = (vec![first], first.seconds);
-            let step = match self.kind {
-                Kind::Test => STEPS.get(groups.len()).copied().unwrap_or(f64::INFINITY),
-                Kind::Case => 0.0,
-            };
-            let fits = |seconds: f64| seconds < step && spent + seconds <= budget;
-            while let Some(test) = reaching.next_if(|test| fits(seconds + test.seconds)) {
-                group.push(test);
-                seconds += test.seconds;
+        let reaching = self.reaching(number, file);
+        let (mut groups, mut spent, mut skipped) = (Vec::<Vec<&Test>>::new(), 0.0, 0);
+        let mut room = 0.0;
+        for test in reaching {
+            if spent > 0.0 && spent + test.seconds > budget {
+                skipped += 1;
+                continue;
             }
-            spent += seconds;
-            groups.push(group);
+            spent += test.seconds;
+            match groups.last_mut() {
+                Some(group) if test.seconds < room => group.push(test),
+                _ => {
+                    room = match self.kind {
+                        Kind::Test => STEPS.get(groups.len()).copied().unwrap_or(f64::INFINITY),
+                        Kind::Case => 0.0,
+                    };
+                    groups.push(vec![test]);
+                }
+            }
+            room -= test.seconds;
         }
-        (groups, reaching.count())
+        (groups, skipped)
     }
 
     fn run(&self, number: u32, tests: &[&Test], worker: usize) -> Result<Option<Outcome>> {
