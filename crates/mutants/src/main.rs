@@ -15,7 +15,7 @@ mod sites;
 mod suite;
 mod write;
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, bail};
 use build::Workspace;
 use clap::Parser;
 use list::Mutant;
@@ -55,6 +55,10 @@ struct Options {
     /// Only mutants that cargo-mutants does not generate, or only those that it does.
     #[arg(long, value_enum)]
     only: Option<Only>,
+    /// Only mutants that this file names: one on each line, in columns that tabs divide, of which the first are the file
+    /// in crates/mm/src, the line, and the change (docs/mutants-left.tsv).
+    #[arg(long, value_name = "FILE")]
+    from: Option<PathBuf>,
     /// Finish one room before the next, in the order of `--rooms`. Otherwise any part of a run is a random sample.
     #[arg(long)]
     by_room: bool,
@@ -82,6 +86,10 @@ fn main() -> Result<()> {
     if let Some(only) = options.only {
         mutants.retain(|mutant| mutant.listed == (only == Only::Listed));
     }
+    if let Some(file) = &options.from {
+        let wanted = keys_in(file)?;
+        mutants.retain(|mutant| wanted.contains(&mutant.key));
+    }
     let mut results = Results::open(&workspace.work.join("results.jsonl"))?;
     let mut uncompilable = uncompilable(&workspace, &mutants)?;
     if !options.report {
@@ -105,6 +113,19 @@ fn main() -> Result<()> {
         (1..).zip(&mutants).filter(|(n, _)| !uncompilable.contains(n)).map(|(_, m)| m).collect();
     print!("{}", results.show(&compiled, uncompilable.len()));
     Ok(())
+}
+
+/// The keys of the mutants that a file names.
+fn keys_in(file: &Path) -> Result<BTreeSet<String>> {
+    let text = std::fs::read_to_string(file).with_context(|| file.display().to_string())?;
+    let key = |(number, line): (usize, &str)| {
+        let mut columns = line.split('\t');
+        let (Some(file), Some(_), Some(change)) = (columns.next(), columns.next(), columns.next()) else {
+            bail!("line {number} must be FILE, LINE and CHANGE, with tabs between")
+        };
+        Ok(format!("crates/mm/src/{file}: {change}"))
+    };
+    (1..).zip(text.lines()).map(key).collect::<Result<_>>().with_context(|| file.display().to_string())
 }
 
 fn uncompilable_file(workspace: &Workspace) -> PathBuf {
