@@ -61,6 +61,16 @@ pub(crate) enum Moment {
 /// First argument of the `tlb_flush` that the machine itself reports when it flushes all CPUs without asking them.
 pub(crate) const BROADCAST: u64 = 99;
 
+/// A zone as compaction shows it: the fields of [`ZoneSight`], and the use and order of all that begins in it.
+pub(crate) struct Sight {
+    pub zone: ZoneId,
+    pub start: Pfn,
+    pub frames: u32,
+    pub order: Option<Order>,
+    pub ended: Option<Compacted>,
+    pub uses: BTreeMap<Pfn, (FrameUse, Order)>,
+}
+
 /// A machine for unit tests. Tests set the CPU that runs with [`TestMachine::run_on`].
 pub(crate) struct TestMachine {
     nodes: Vec<NodeId>,
@@ -117,6 +127,12 @@ pub(crate) struct TestMachine {
     pub submitted: Lock<Option<Hook>>,
     /// Called when a task is about to sleep and a transfer, for example, could end its sleep.
     pub idle: Lock<Option<Hook>>,
+    /// Zones that were shown so far, if the machine looks at them.
+    pub sights: Lock<Option<Vec<Sight>>>,
+    /// Frames that are sampled next.
+    pub samples: Lock<Vec<Pfn>>,
+    /// Reads of each node whose latency the machine models.
+    pub reads: Lock<BTreeMap<NodeId, Reads>>,
 }
 
 impl TestMachine {
@@ -155,6 +171,9 @@ impl TestMachine {
             flushed: Lock::default(),
             submitted: Lock::default(),
             idle: Lock::default(),
+            sights: Lock::default(),
+            samples: Lock::default(),
+            reads: Lock::default(),
         }
     }
 
@@ -477,6 +496,15 @@ impl Machine for TestMachine {
         self.objects.lock().insert((to.frame, to.offset), (to, stamp));
     }
 
+    fn take_samples(&self, each: &mut dyn FnMut(Pfn)) -> u64 {
+        core::mem::take(&mut *self.samples.lock()).into_iter().for_each(each);
+        0
+    }
+
+    fn reads_of(&self, node: NodeId) -> Option<Reads> {
+        self.reads.lock().get(&node).copied()
+    }
+
     fn ticket(&self, key: WaitKey) -> Ticket {
         Ticket { key, mark: self.wakes(key) }
     }
@@ -524,5 +552,20 @@ impl Machine for TestMachine {
             watch(self, event, args);
             *self.watcher.lock() = Some(watch);
         }
+    }
+
+    fn looks_at_zones(&self) -> bool {
+        self.sights.lock().is_some()
+    }
+
+    fn sees_zone(&self, sight: &ZoneSight<'_>) {
+        let &ZoneSight { zone, start, frames, order, ended, look } = sight;
+        let (mut at, mut uses) = (start, BTreeMap::new());
+        while at < start.add(frames) {
+            let seen = look(at);
+            uses.insert(at, seen);
+            at = at.add(seen.1.frames());
+        }
+        self.sights.lock().as_mut().unwrap().push(Sight { zone, start, frames, order, ended, uses });
     }
 }

@@ -1,20 +1,26 @@
 //! Compaction of whole zones, with each value of the knob.
 
+mod retried;
+mod scanned;
+mod seen;
+
 use super::zone::compact_zone;
-use super::{Control, Folios, Outcome, Priority, daemon, direct};
+use super::{Compaction, Control, Folios, Outcome, Priority, daemon, direct};
 use crate::alloc::{FreeBlocks, NeedsReclaim, Zone};
 use crate::api::*;
 use crate::frame::Mobility;
 use crate::knobs::{AllocPlacement, Knob};
-use crate::machine::ZoneKind;
+use crate::machine::{Machine, WaitKey, ZoneKind};
 use crate::migrate::Mode;
 use crate::mm::{Config, Mm};
 use crate::mm_core::MmCore;
+use crate::primitive::{AtomicU64, Ordering::Relaxed};
 use crate::stat::{SizeStat, Stat};
 use crate::table::Bits;
 use crate::testing::{TestMachine, block, request};
 use crate::units::*;
 use proptest::prelude::*;
+use std_alloc::boxed::Box;
 use std_alloc::collections::BTreeMap;
 use std_alloc::vec::Vec;
 
@@ -38,9 +44,13 @@ impl Bench {
     }
 
     fn placing(folios: Folios, placement: AllocPlacement) -> Bench {
+        Bench::on(TestMachine::simple(2, FRAMES), folios, placement)
+    }
+
+    fn on(machine: TestMachine, folios: Folios, placement: AllocPlacement) -> Bench {
         let config = Config::default();
         config.knobs.set(Knob::AllocPlacement, placement as u64).unwrap();
-        let mm = Mm::new(TestMachine::simple(2, FRAMES), config).unwrap();
+        let mm = Mm::new(machine, config).unwrap();
         let space = mm.create_space(ROOT).unwrap();
         let bench = Bench { mm, space, holds: BTreeMap::new() };
         bench.set(Knob::CompactionFolios, folios as u64);
@@ -160,6 +170,22 @@ impl Bench {
             alloc.take(self.mm.mmu(), &request, crate::alloc::Watermark::Min).unwrap().into_pfn();
             alloc.drain_all(self.mm.mmu());
         }
+    }
+
+    /// Run kcompactd from the time `now` until it sleeps for the `last` time. Returns the time then.
+    fn kcompactd(&self, now: Nanos, last: u64) -> Nanos {
+        let machine = self.mm.machine();
+        machine.set_clock(now);
+        machine.stops.store(false, Relaxed);
+        let sleeps = AtomicU64::new(0);
+        *machine.idle.lock() = Some(Box::new(move |machine| {
+            if sleeps.fetch_add(1, Relaxed) + 1 == last {
+                machine.stops.store(true, Relaxed);
+                machine.wake(WaitKey::Kcompactd(NodeId(0)));
+            }
+        }));
+        daemon(self.core(), NodeId(0));
+        machine.now()
     }
 
     /// Free blocks of 2 MiB.
@@ -351,10 +377,7 @@ fn store_compacts_for_a_large_folio_as_defrag_allows() {
                 bench.mm.madvise(bench.space, Vpn(AT.0 + BEYOND), 512, Advice::HugePage).unwrap();
             }
             let wakes = |bench: &Bench| {
-                let keys = [
-                    crate::machine::WaitKey::Kcompactd(NodeId(0)),
-                    crate::machine::WaitKey::Kswapd(NodeId(0)),
-                ];
+                let keys = [WaitKey::Kcompactd(NodeId(0)), WaitKey::Kswapd(NodeId(0))];
                 keys.map(|key| bench.mm.machine().wakes(key)).iter().sum::<u64>()
             };
             bench.mm.core().alloc.set_kswapd_waits(NodeId(0), true);
@@ -493,6 +516,27 @@ fn proactive_compaction_reduces_fragmentation() {
     );
 }
 
+const SECOND: Nanos = 1_000_000_000;
+
+#[test]
+fn kcompactd_looks_at_fragmentation_twice_a_second() {
+    let bench = Bench::new(Folios::FreeSplit);
+    bench.set(Knob::HugepagesEnabled2048, 2);
+    assert_eq!(bench.kcompactd(40 * SECOND, 3), 41 * SECOND);
+    assert_eq!(bench.stat(Stat::CompactDaemonMigrateScanned), 0);
+}
+
+/// Its folios of 16 pages may not be moved.
+#[test]
+fn kcompactd_looks_less_often_at_memory_that_it_cannot_improve() {
+    let bench = Bench::fragmented(Folios::Single, 4, 4);
+    bench.set(Knob::CompactionProactiveness, 50);
+    assert_eq!(bench.kcompactd(40 * SECOND, 2), 40 * SECOND + SECOND / 2);
+    // The first look was of no use: the next one comes 64 times as late.
+    assert_eq!(bench.kcompactd(40 * SECOND, 3), 72 * SECOND + SECOND / 2);
+    assert!(bench.stat(Stat::CompactDaemonMigrateScanned) > 0);
+}
+
 /// Where all folios are single pages, no task wants a block, so no task compacts, whatever the knobs are.
 #[test]
 fn single_pages_never_compact() {
@@ -505,7 +549,7 @@ fn single_pages_never_compact() {
         [Stat::CompactStall, Stat::CompactMigrateScanned, Stat::CompactDaemonWake].map(|s| bench.stat(s)),
         [0; 3]
     );
-    assert_eq!(bench.mm.machine().wakes(crate::machine::WaitKey::Kcompactd(NodeId(0))), 0);
+    assert_eq!(bench.mm.machine().wakes(WaitKey::Kcompactd(NodeId(0))), 0);
 }
 
 proptest! {

@@ -87,7 +87,7 @@ pub(super) fn score_mark(proactiveness: u64) -> u64 {
 }
 
 impl<'a, M: Machine> Compaction<'a, M> {
-    fn new(core: &'a MmCore<M>, zone: &'a Zone, how: Control) -> Compaction<'a, M> {
+    pub(super) fn new(core: &'a MmCore<M>, zone: &'a Zone, how: Control) -> Compaction<'a, M> {
         let (known, folios) = (&zone.compaction, core.knobs.compaction_folios());
         let (migrate_at, free_at) = if how.whole_zone {
             (zone.start(), known.last_block())

@@ -4,7 +4,7 @@ use super::*;
 use crate::alloc::Watermark;
 use crate::hot::{Asked, PageName};
 use crate::knobs::{TierMigration, TierPolicy};
-use crate::machine::{Scope, WaitKey};
+use crate::machine::{Reads, Scope, WaitKey};
 use crate::primitive::Ordering::Relaxed;
 use crate::stat::Stat;
 use crate::testing::range;
@@ -184,4 +184,31 @@ fn page_used_in_two_rounds_moves_up_after_hours() {
         bench.round(1);
         assert_eq!(bench.node(0), expected);
     }
+}
+
+#[test]
+fn daemon_has_rounds_after_hours_of_running() {
+    let bench = Bench::new(1, TierMigration::Exclusive);
+    bench.mm.mmu().knobs.set(Knob::TierPolicy, TierPolicy::Sampled.value()).unwrap();
+    bench.mm.machine().set_clock(6 * 3_600_000_000_000);
+    bench.ask(0);
+    bench.round(1);
+    assert_eq!(bench.node(0), FAST);
+}
+
+/// The tiers serve half of the reads each, and the fast one is faster: pages with a quarter of all reads go up. One
+/// page has half of all samples, the next one a quarter, and two are not hot.
+#[test]
+fn daemon_moves_no_more_reads_than_the_balance_allows() {
+    let bench = Bench::new(4, TierMigration::Exclusive);
+    let (knobs, machine) = (&bench.mm.mmu().knobs, bench.mm.machine());
+    knobs.set(Knob::TierPolicy, TierPolicy::Sampled.value()).unwrap();
+    knobs.set(Knob::TierBalance, 1).unwrap();
+    for (node, nanos) in [(FAST, 100_000), (SLOW, 300_000)] {
+        machine.reads.lock().insert(node, Reads { count: 1000, nanos, idle: 0 });
+    }
+    *machine.samples.lock() = [0, 0, 0, 0, 1, 1, 2, 3].map(|page| bench.frame(page)).to_vec();
+    bench.round(4);
+    assert_eq!([0, 1, 2, 3].map(|page| bench.node(page)), [SLOW, FAST, SLOW, SLOW]);
+    assert_eq!(bench.count(Stat::PgpromoteSuccess), 1);
 }
