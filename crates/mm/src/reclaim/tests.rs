@@ -1,7 +1,11 @@
 //! Whole reclaims on a small machine: one node, one space, files and swap on devices whose transfers end on request.
 
+mod daemon;
 mod large;
+mod protected;
 mod retries;
+mod spent;
+mod text;
 
 use super::spaces::NO_SPACES;
 use super::*;
@@ -36,13 +40,17 @@ pub(super) struct Bench {
 impl Bench {
     /// One Normal zone of 2048 frames, `swap` pages of swap.
     pub(super) fn new(swap: u32) -> Bench {
+        Bench::on(TestMachine::simple(1, 2048), swap)
+    }
+
+    fn on(machine: TestMachine, swap: u32) -> Bench {
         let knobs = Knobs::default();
         // Otherwise the first unmovable page in a movable zone would raise the marks by a page block, a quarter of this
         // zone.
         knobs.set(Knob::WatermarkBoostFactor, 0).unwrap();
         // What the tests count is what is used.
         knobs.set(Knob::MemcgChargeBatch, 1).unwrap();
-        let mmu = Mmu::new(TestMachine::simple(1, 2048), knobs);
+        let mmu = Mmu::new(machine, knobs);
         let alloc = Allocator::new(&mmu).unwrap();
         let lru = Lru::new(&mmu.machine);
         let areas = [SwapArea { device: SWAP_DEVICE, pages: swap, priority: 0, zram: None }];
@@ -471,20 +479,23 @@ fn kswapd_restores_the_high_mark() {
 
 #[test]
 fn kswapd_gives_up_a_hopeless_node_until_there_is_progress() {
-    let bench = Bench::new(0);
-    let cx = bench.cx();
-    let pinned = bench.pin_all();
-    let wanted = bench.core.alloc.take_kswapd_request(NodeId(0)).unwrap();
-    for round in 1..=16 {
-        assert!(!bench.state.is_hopeless(NodeId(0)), "round {round}");
-        cx.balance(NodeId(0), wanted);
+    for policy in [PolicyKind::Classic, PolicyKind::MgLru] {
+        let bench = Bench::new(0);
+        bench.core.lru.set_policy(&bench.core, policy).unwrap();
+        let cx = bench.cx();
+        let pinned = bench.pin_all();
+        let wanted = bench.core.alloc.take_kswapd_request(NodeId(0)).unwrap();
+        for round in 1..=16 {
+            assert!(!bench.state.is_hopeless(NodeId(0)), "{policy:?}, round {round}");
+            cx.balance(NodeId(0), wanted);
+        }
+        assert!(bench.state.is_hopeless(NodeId(0)), "{policy:?}");
+        assert!(cx.may_sleep(NodeId(0), wanted), "direct reclaimers reclaim instead");
+        pinned.into_iter().for_each(|pfn| bench.core.put(pfn));
+        bench.clean_file(0..64, ROOT);
+        assert!(bench.direct() > 0);
+        assert!(!bench.state.is_hopeless(NodeId(0)), "{policy:?}");
     }
-    assert!(bench.state.is_hopeless(NodeId(0)));
-    assert!(cx.may_sleep(NodeId(0), wanted), "direct reclaimers reclaim instead");
-    pinned.into_iter().for_each(|pfn| bench.core.put(pfn));
-    bench.clean_file(0..64, ROOT);
-    assert!(bench.direct() > 0);
-    assert!(!bench.state.is_hopeless(NodeId(0)));
 }
 
 #[test]
