@@ -2,6 +2,7 @@
 
 mod asks;
 mod damaged;
+mod demoted;
 mod ending;
 mod failing;
 mod flushes;

@@ -236,6 +236,11 @@ mod tests {
     }
 
     #[test]
+    fn protection_of_an_empty_group_divides_by_no_zero() {
+        assert_eq!(unprotected(0, 0, Protection { min: 0, low: 5 }, true), (32, false));
+    }
+
+    #[test]
     fn wind_down_keeps_types_in_proportion() {
         // 1000 of each: after 3 batches of anon and 1 of file, file is at 4 %.
         let mut targets = Targets::new([100, 0, 1000, 0]);

@@ -1,8 +1,12 @@
 //! Whole reclaims on a small machine: one node, one space, files and swap on devices whose transfers end on request.
 
+mod daemon;
 mod large;
 mod proposed;
+mod protected;
 mod retries;
+mod spent;
+mod text;
 mod written;
 
 use super::spaces::NO_SPACES;
@@ -478,20 +482,23 @@ fn kswapd_restores_the_high_mark() {
 
 #[test]
 fn kswapd_gives_up_a_hopeless_node_until_there_is_progress() {
-    let bench = Bench::new(0);
-    let cx = bench.cx();
-    let pinned = bench.pin_all();
-    let wanted = bench.core.alloc.take_kswapd_request(NodeId(0)).unwrap();
-    for round in 1..=16 {
-        assert!(!bench.state.is_hopeless(NodeId(0)), "round {round}");
-        cx.balance(NodeId(0), wanted);
+    for policy in [PolicyKind::Classic, PolicyKind::MgLru] {
+        let bench = Bench::new(0);
+        bench.core.lru.set_policy(&bench.core, policy).unwrap();
+        let cx = bench.cx();
+        let pinned = bench.pin_all();
+        let wanted = bench.core.alloc.take_kswapd_request(NodeId(0)).unwrap();
+        for round in 1..=16 {
+            assert!(!bench.state.is_hopeless(NodeId(0)), "{policy:?}, round {round}");
+            cx.balance(NodeId(0), wanted);
+        }
+        assert!(bench.state.is_hopeless(NodeId(0)), "{policy:?}");
+        assert!(cx.may_sleep(NodeId(0), wanted), "direct reclaimers reclaim instead");
+        pinned.into_iter().for_each(|pfn| bench.core.put(pfn));
+        bench.clean_file(0..64, ROOT);
+        assert!(bench.direct() > 0);
+        assert!(!bench.state.is_hopeless(NodeId(0)), "{policy:?}");
     }
-    assert!(bench.state.is_hopeless(NodeId(0)));
-    assert!(cx.may_sleep(NodeId(0), wanted), "direct reclaimers reclaim instead");
-    pinned.into_iter().for_each(|pfn| bench.core.put(pfn));
-    bench.clean_file(0..64, ROOT);
-    assert!(bench.direct() > 0);
-    assert!(!bench.state.is_hopeless(NodeId(0)));
 }
 
 #[test]

@@ -83,7 +83,7 @@ fn commands_return_linux_errors() {
     let mm = bench();
     let group = mm.create_group(ROOT, GroupLimits::default()).unwrap();
     mm.remove_group(group).unwrap();
-    for wrong in ["+ 0 0 4", "- 0 0 2", "+ 1 0 3", "+ 0 9 3", "+ 0 0 3 201", "hello", "+ 0 0"] {
+    for wrong in ["+ 0 0 4", "- 0 0 2", "+ 1 0 3", "+ 0 1 3", "+ 0 9 3", "+ 0 0 3 201", "hello", "+ 0 0"] {
         assert_eq!(mm.lru_gen_command(wrong), Err(CommandError::Invalid), "{wrong}");
     }
     assert_eq!(
@@ -172,4 +172,38 @@ fn eviction_without_look_around_visits_each_page() {
         assert_eq!((met < 128, sorted > 0), (around == 1, around == 1), "{met} visited, {sorted} sorted");
         mm.core.lru.validate(mm.mmu()).unwrap();
     }
+}
+
+#[test]
+fn highest_swappiness_is_a_valid_option() {
+    let mm = bench();
+    assert_eq!(mm.lru_gen_command("+ 0 0 3 200"), Ok(()));
+    assert_eq!(anon(mm).last(), Some(&(4, 0)));
+}
+
+/// Only the window of the types that may be evicted limits a command without force. The first command makes room in
+/// that of files.
+#[test]
+fn window_of_anonymous_memory_is_no_limit_without_swappiness() {
+    let mm = bench();
+    assert_eq!(mm.lru_gen_command("- 0 0 1 0"), Ok(()));
+    assert_eq!(mm.lru_gen_command("+ 0 0 3 60 0"), Err(CommandError::Range));
+    assert_eq!(mm.lru_gen_command("+ 0 0 3 0 0"), Ok(()));
+    assert_eq!(anon(mm).last(), Some(&(4, 0)));
+}
+
+/// The slots of the counts are used again and again.
+#[test]
+fn full_text_shows_the_last_walks_after_many_generations() {
+    let mm = bench();
+    with_pages(mm, ROOT, 64);
+    for seq in 3..23 {
+        mm.lru_gen_command(&std_alloc::format!("+ 0 0 {seq}")).unwrap();
+    }
+    let full = mm.lru_gen(true);
+    assert_eq!(full.lines().count(), 2 + 4 * (1 + 4 + 1), "{full}");
+    // Each of the three walks that it shows visited 64 entries, none of them young, in one table.
+    let walks = full.lines().filter(|line| line.ends_with('a'));
+    let counts: Vec<Vec<&str>> = walks.map(|line| line.split_whitespace().collect()).collect();
+    assert_eq!(counts, [["64t", "0y", "1f", "0a"]; 3], "{full}");
 }

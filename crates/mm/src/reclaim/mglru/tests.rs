@@ -1,5 +1,8 @@
 //! Aging and eviction of generations on a small machine.
 
+mod awaited;
+mod dirty;
+
 use crate::api::GroupLimits;
 use crate::frame::{FrameFlags, LruGen};
 use crate::knobs::Knob;

@@ -1,6 +1,8 @@
 //! Anonymous folios of several pages: swapped out whole, or split if that is not possible, or split late if only a part
 //! is mapped.
 
+mod partly;
+
 use super::*;
 use crate::frame::FolioPages;
 use crate::machine::Scope;
