@@ -1,4 +1,4 @@
-//! Pages that reclaim writes, and what it does while they are under write-back.
+//! Pages that reclaim writes.
 
 use super::*;
 use crate::knobs::FlushPolicy;
@@ -54,21 +54,4 @@ fn page_of_a_range_that_was_locked_meanwhile_is_not_written() {
     assert_eq!(bench.pageout(&[pfn]), 0);
     assert!(bench.entry(0).is_present() && bench.core.frames[pfn].has(FrameFlags::ACTIVE));
     assert_eq!(bench.stat(Stat::PswpOut), 0);
-}
-
-/// A page that comes to the tail again before its write has ended shows that the device cannot keep up.
-#[test]
-fn kswapd_waits_for_a_device_that_is_late() {
-    let bench = Bench::new(0);
-    bench.write(0..40, ROOT);
-    for page in 0..40 {
-        bench.write_unused(page);
-        bench.core.frames[bench.folio(page).unwrap()].set(FrameFlags::RECLAIM);
-    }
-    bench.state.node(NodeId(0)).writeback.store(true, Relaxed);
-    let mut sc = ScanControl::new(32, Order::ZERO, ZoneKind::Movable);
-    (sc.kswapd, sc.priority) = (true, 0);
-    let before = bench.core.machine.now();
-    bench.cx().shrink_node(NodeId(0), &mut sc);
-    assert!(bench.core.machine.now() - before >= 100_000_000);
 }
