@@ -1,5 +1,6 @@
 //! Whole reclaims on a small machine: one node, one space, files and swap on devices whose transfers end on request.
 
+mod hope;
 mod large;
 mod retries;
 

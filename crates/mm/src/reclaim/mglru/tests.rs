@@ -1,5 +1,7 @@
 //! Aging and eviction of generations on a small machine.
 
+mod marked;
+
 use crate::api::GroupLimits;
 use crate::frame::{FrameFlags, LruGen};
 use crate::knobs::Knob;
