@@ -57,4 +57,13 @@ mod tests {
         // 140 spare pages over 340 unclaimed ones, of which this group has 40.
         assert_eq!(CLAIM.effective(), 60 + 140 * 40 / 340, "the rest goes to unclaimed memory");
     }
+
+    /// A charge counts in the group first: until it counts in the parent, the parent seems to use less.
+    #[test]
+    fn charge_on_its_way_to_the_parent_breaks_no_claim() {
+        for (parent_effective, parent_usage) in [(200, 60), (200, 50), (60, 60)] {
+            let claim = Claim { parent_effective, parent_usage, ..CLAIM };
+            assert_eq!(claim.effective(), 60, "{claim:?}");
+        }
+    }
 }

@@ -1,5 +1,7 @@
 //! Lists and groups against simple models.
 
+mod groups;
+
 use super::*;
 use crate::frame::{FolioPages, List};
 use crate::knobs::{Knob, Knobs};
@@ -626,4 +628,17 @@ fn first_period_ends_by_the_age_of_the_statistics() {
     assert_eq!(knows(), 1);
     base.machine.advance(100_000_000);
     assert_eq!(knows(), 2);
+}
+
+/// The second switch would move folios to lists that the first has emptied and does not visit again.
+#[test]
+fn policy_is_switched_by_one_task_at_a_time() {
+    let (base, lru) = setup();
+    let group = lru.create_group(ROOT, GroupLimits::default(), drop).unwrap();
+    let to = PolicyKind::MgLru;
+    let switch = || [lru.set_policy(&base, to), lru.set_group_policy(&base, group, to)];
+    assert!(lru.policy.begin());
+    assert_eq!(switch(), [Err(Error::Busy); 2]);
+    lru.policy.end();
+    assert_eq!(switch(), [Ok(()); 2]);
 }

@@ -8,6 +8,7 @@ mod failing;
 mod flushes;
 mod kept;
 mod large;
+mod limits;
 mod packed;
 mod placed;
 mod promoted;

@@ -1,6 +1,7 @@
 //! Whole reclaims on a small machine: one node, one space, files and swap on devices whose transfers end on request.
 
 mod daemon;
+mod hope;
 mod large;
 mod proposed;
 mod protected;

@@ -356,3 +356,25 @@ fn first_type(vec: &LruVec, swappiness: u64, refaults_tell: bool) -> (bool, Opti
         (file, Some(limit))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A promotion takes no lock, so it may come after the look at a folio's generation and before its isolation.
+    #[test]
+    fn promoted_folio_is_taken_from_its_new_generation() {
+        let vec = LruVec::default();
+        let (oldest, youngest) = (vec.generations.oldest(true), LruGen::of(vec.generations.max_seq()));
+        let (place, highest) = ((NodeId(0), GroupId(0)), ZoneKind::Movable);
+        let scan = EvictScan { place, file: true, oldest, limit: 0, highest, reworked: false, budget: None };
+        let mut found = ScanResult::default();
+        found.take(&vec, oldest, ZoneKind::Normal, &scan, 2);
+        found.take(&vec, youngest, ZoneKind::Normal, &scan, 4);
+        let of_kind = |by: ByKind| by[ZoneKind::Normal as usize];
+        assert_eq!((found.out.taken, of_kind(found.gone), found.strays.map(of_kind)), (6, -2, [0, -4]));
+        // The scan subtracts what is gone from the oldest generation at its end.
+        let sizes = [oldest, youngest].map(|generation| of_kind(vec.generations.by_kind(generation, true)));
+        assert_eq!(sizes, [0, -4]);
+    }
+}

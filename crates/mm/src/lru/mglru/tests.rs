@@ -268,6 +268,21 @@ fn aging_without_swap_evicts_only_files() {
     }
 }
 
+#[test]
+fn eviction_leaves_a_folio_that_another_task_moves() {
+    let (platform, lru) = with_generations();
+    new_files(&platform, &lru, 0..4);
+    // Passes the empty oldest generation.
+    lru.isolate_oldest(&platform, NODE, ROOT, ALL);
+    // The other task waits for the lock of the lists.
+    let frame = &platform.frames[Pfn(1)];
+    assert!(frame.test_and_clear(F::LRU));
+    let got = lru.isolate_oldest(&platform, NODE, ROOT, ALL);
+    assert_eq!((taken(&platform, &got.folios), seq_of(&lru, &platform, Pfn(1))), (vec![3, 2, 0], Some(1)));
+    frame.set(F::LRU);
+    put_back(&platform, &lru, got);
+}
+
 #[derive(Clone, Debug)]
 enum Step {
     Common(Common),

@@ -183,6 +183,50 @@ fn policy_that_keeps_everything_is_bypassed_sooner_each_time() {
     assert_eq!((lru.isolate_proposed(&platform, NODE, ROOT, ONE).looked, fallbacks()), (1, 1));
 }
 
+/// More often than its patience can be halved.
+#[test]
+fn policy_that_keeps_everything_is_bypassed_each_time() {
+    let (platform, lru) = with(hostile::HOSTILE[1]);
+    for time in 0..70 {
+        new_files(&platform, &lru, [0]);
+        assert!(evict_one(&platform, &lru).is_some(), "eviction {time}");
+    }
+    assert_eq!(platform.stats.read(Stat::PolicyFallback), 70);
+}
+
+/// Scores folios of the second of two lists. It counts how often it is asked where to take one.
+#[derive(Default)]
+struct Sampler {
+    asked: u32,
+}
+
+impl Replace for Sampler {
+    fn lists(&self) -> usize {
+        2
+    }
+
+    fn sample(&self) -> Option<Sample> {
+        Some(Sample { of: 3, take: 2 })
+    }
+
+    fn added(&mut self, _folio: View<'_>, _why: InsertReason) -> Spot {
+        Spot::head(1)
+    }
+
+    fn next(&mut self, _sizes: &[u64]) -> Spot {
+        self.asked += 1;
+        assert!(self.asked < 10, "reclaim must not ask for ever");
+        Spot::tail(1)
+    }
+}
+
+#[test]
+fn samples_come_from_the_list_that_the_policy_names() {
+    let (platform, lru) = with(|| Box::new(Sampler::default()));
+    new_files(&platform, &lru, 0..4);
+    assert_eq!(lru.isolate_proposed(&platform, NODE, ROOT, ALL).taken, [0, 4]);
+}
+
 #[derive(Default)]
 struct Diary {
     returned: Vec<(u8, u64, u64)>,

@@ -1,3 +1,5 @@
+mod ages;
+
 use super::*;
 use crate::api::*;
 use crate::knobs::Knob;

@@ -2,6 +2,7 @@
 
 mod awaited;
 mod dirty;
+mod marked;
 
 use crate::api::GroupLimits;
 use crate::frame::{FrameFlags, LruGen};
