@@ -44,7 +44,12 @@ impl PartialFolios {
             }
         };
         match last {
-            Some((before, end)) if end == run.page && before.first.add(before.count) == pages.first => {
+            // The frames of the next folio may follow, too.
+            Some((before, end))
+                if end == run.page
+                    && before.head == pages.head
+                    && before.first.add(before.count) == pages.first =>
+            {
                 pages = FolioPages { count: before.count + pages.count, ..before };
             }
             Some(part) => self.note(core, part),

@@ -74,7 +74,7 @@ fn block_that_another_cpu_scans_is_left_to_it() {
 fn migrate_scanner_counts_each_page_once() {
     let mut bench = Bench::new(Folios::FreeSplit);
     bench.fragment(4, 2);
-    let reached = Arc::new(AtomicU64::new(0));
+    let reached = Arc::new(core::sync::atomic::AtomicU64::new(0));
     let of_watcher = reached.clone();
     *bench.mm.machine().watcher.lock() = Some(Box::new(move |_, event, args| {
         if event == Event::MmCompactionEnd {

@@ -444,6 +444,27 @@ fn free_and_cold_split_partly_covered_folios() {
     }
 }
 
+/// Two folios whose frames and addresses follow each other are two folios: advice on the end of one and the beginning
+/// of the other is not about as many pages of the first.
+#[test]
+fn advice_across_neighbouring_folios_affects_only_its_pages() {
+    for batch in [0, 1] {
+        let mut world = World::new(batch, 1);
+        for at in [ANON, ANON + 16] {
+            world.apply(0, Op::Map { at, order: 4 });
+        }
+        (ANON..ANON + 32).for_each(|at| world.apply(0, Op::Mark { at, dirty: true }));
+        let frame = |world: &World, page| world.runs(world.ids[0], page, page + 1)[0].entry.pfn();
+        assert_eq!(frame(&world, ANON + 16), frame(&world, ANON).add(16));
+        world.apply(0, Op::Advise { at: ANON + 8, pages: 16, advice: Advice::Free });
+        for page in 0..32 {
+            let freed = !world.core.frames[frame(&world, ANON + page)].has(FrameFlags::SWAPBACKED);
+            assert_eq!(freed, (8..24).contains(&page), "page {page}");
+        }
+        world.validate();
+    }
+}
+
 /// The runs of a space's anonymous pages: first page, length and the folio's order.
 fn shape(world: &World) -> Vec<(u64, u32, u8)> {
     let frames = &world.core.frames;
