@@ -1,5 +1,6 @@
 //! Spaces that share memory: what each must read after any sequence of map, fork, store and unmap.
 
+mod absent;
 mod asks;
 mod damaged;
 mod demoted;

@@ -3,6 +3,7 @@
 mod bench;
 #[cfg(not(any(feature = "one-thread", feature = "loom", feature = "shuttle")))]
 mod costs;
+mod edges;
 mod folios;
 mod huge;
 

@@ -198,6 +198,8 @@ fn store_to_a_shared_swapped_page_takes_one_fault() {
     assert_eq!(mm.fault(space, AT, AccessKind::Store), Ok(FaultDone::Major));
     assert!(entry(space).unwrap().has(Bits::WRITE));
     assert!(entry(child).unwrap().as_swap().is_some(), "the load must not map it in the child");
+    assert!(mm.fault(child, AT, AccessKind::Load).is_ok());
+    assert_ne!(entry(child).unwrap().pfn(), entry(space).unwrap().pfn(), "the child must not see the store");
     assert_eq!(mm.validate(), Ok(()));
 }
 

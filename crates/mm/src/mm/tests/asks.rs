@@ -115,6 +115,8 @@ fn failed_mremap_moves_nothing() {
     ] {
         bench.refuses(Error::Invalid, remap(old, new, fixed));
     }
+    // The greatest length is valid, but it does not fit.
+    bench.refuses(Error::NoMemory, bench.mm.mremap(bench.space, AT, PAGES, USER_END.0, false, None));
     bench.refuses(Error::NotMapped, remap(PAGES + 1, PAGES, None));
     bench.refuses(Error::NotMapped, bench.mm.mremap(bench.space, away, 1, 1, true, None));
     // Adjacent is not overlapping.

@@ -393,3 +393,18 @@ fn fault_maps_a_whole_folio_from_the_swap_cache() {
         }
     }
 }
+
+/// The first page or the last one has become read-only: a store to another page must not make it writable.
+#[test]
+fn fault_maps_a_part_of_a_folio_that_exceeds_its_range() {
+    for (read_only, stored) in [(0, 15), (15, 0)] {
+        let mut world = World::new(1, &[0, 0, 1], 64);
+        let (at, space) = (BASE + 70, world.spaces[0].0);
+        world.apply(&(0, 0, Op::Store(at + 2)));
+        world.apply(&(0, 0, Op::Range(What::PageOut, at, 16)));
+        world.bench.mm.mprotect(space, Vpn(at + read_only), 1, Prot::READ).unwrap();
+        world.apply(&(0, 0, Op::Store(at + stored)));
+        let entry = world.entry(space, at + read_only).unwrap().entry;
+        assert!(entry.as_swap().is_some(), "{entry:?} of page {read_only}");
+    }
+}

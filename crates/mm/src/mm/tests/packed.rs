@@ -186,6 +186,22 @@ fn what_a_child_needs_stays_in_zram() {
     bench.reads(|page| KINDS[1] | page);
 }
 
+/// Another task is bringing the page back: the fault sleeps for a tick, and is tried again.
+#[test]
+fn fault_waits_a_tick_for_a_slot_that_is_being_read() {
+    let bench = Bench::new();
+    bench.swap_out_all();
+    let slot = {
+        let tables = bench.mm.core.tables.lock(bench.mm.mmu(), bench.space);
+        tables.find(AT).unwrap().entry.as_swap().unwrap().0
+    };
+    assert!(bench.mm.core.swap.cache_prepare(slot, 1).is_some());
+    bench.mm.machine().set_clock(0);
+    assert_eq!(bench.mm.fault(bench.space, AT, AccessKind::Load), Ok(FaultDone::Minor));
+    assert_eq!(bench.mm.machine().now(), 4_000_000);
+    assert!(!bench.is_mapped(0));
+}
+
 #[derive(Clone, Debug)]
 enum Op {
     Store(u64, usize),

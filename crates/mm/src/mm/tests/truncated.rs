@@ -88,6 +88,27 @@ fn truncated_large_folio_is_not_split() {
     bench.mm.validate().unwrap();
 }
 
+/// Another task's reference keeps the folio whole. An entry for all of it would show pages beyond the end.
+#[test]
+fn large_folio_beyond_the_end_is_mapped_page_by_page() {
+    let config = Config::default();
+    config.knobs.set(Knob::ShmemMaxOrder, PAGEBLOCK_ORDER.0.into()).unwrap();
+    config.knobs.set(Knob::ThpFilePmd, 1).unwrap();
+    let mm = Mm::new(TestMachine::simple(2, 4096), config).unwrap();
+    let file = mm.create_file(FileKind::Shmem, LARGE * PAGE_SIZE);
+    let space = mm.create_space(GroupId(0)).unwrap();
+    let backing = Backing::File { file, offset: PageIndex(0), shared: true, writable: true };
+    mm.mmap(space, &request(LARGE_AT, LARGE, backing)).unwrap();
+    let load = |page| reach(&mm, space, Vpn(LARGE_AT.0 + page), false, 4).map(|(pfn, _)| pfn);
+    let folio = load(0).unwrap();
+    mm.core.frames[folio].get(1);
+    mm.ftruncate(file, 300 * PAGE_SIZE).unwrap();
+    assert_eq!(mm.core.frames[folio].order(), PAGEBLOCK_ORDER);
+    assert_eq!((load(10), load(400)), (Ok(folio.add(10)), Err(FaultError::Bus)));
+    mm.core.put(folio);
+    mm.validate().unwrap();
+}
+
 #[test]
 fn store_to_a_truncated_page_gets_sigbus() {
     // Pages of disk files are mapped read-only until the first store.

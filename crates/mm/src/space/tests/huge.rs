@@ -4,7 +4,7 @@
 use super::bench::{Bench, gfp};
 use super::*;
 use crate::api::{AccessKind, Advice, Backing, FileKind, Prot};
-use crate::frame::FolioRun;
+use crate::frame::{FolioRun, FrameFlags};
 use crate::knobs::{FlushPolicy, Knob};
 use crate::rmap::UnmapMode;
 use crate::stat::Stat;
@@ -419,6 +419,25 @@ fn advice_on_part_of_a_large_entry_splits_it() {
     }
 }
 
+/// Reclaim may drop the pages of the part, and must keep those outside of it.
+#[test]
+fn free_of_part_of_a_large_entry_keeps_the_rest() {
+    for (from, pages) in [(0, LARGE / 2), (LARGE / 2, LARGE / 2), (100, 200)] {
+        let mut world = World::new(9, 1);
+        world.apply(0, Op::MapAnon { at: ANON });
+        world.apply(0, Op::Advise { at: ANON + from, pages, advice: Advice::Free });
+        let id = world.ids[0].0;
+        for page in 0..LARGE {
+            let run = world.runs(id, ANON + page, ANON + page + 1)[0];
+            let frame = &world.core.frames[run.mapped(&world.core.frames).head];
+            let dirty = run.entry.has(Bits::DIRTY) || frame.has(FrameFlags::DIRTY);
+            let kept = !(from..from + pages).contains(&page);
+            assert_eq!((dirty, frame.has(FrameFlags::SWAPBACKED)), (kept, kept), "page {page}");
+        }
+        assert_eq!(world.mmu().stats.read(Stat::Pglazyfree), pages as i64);
+    }
+}
+
 /// After a fork the parent's store splits its entry and copies one page; the child keeps its entry.
 #[test]
 fn write_fault_on_a_shared_large_entry_copies_one_page() {
@@ -493,4 +512,31 @@ fn collapse_preserves_content() {
     assert_eq!(collapse(&world, ANON), Err(Stop::Error(Error::Invalid)));
     world.apply(0, Op::Store { at: SHARED + 4 });
     world.apply(0, Op::Load { at: SHARED + 3 });
+}
+
+/// Another process has mapped pages of the folio one by one since it was made.
+#[test]
+fn collapse_replaces_entries_of_the_same_folio() {
+    let mut world = World::new(0, 3);
+    world.apply(0, Op::Store { at: SHARED + 3 });
+    world.apply(0, Op::Fork);
+    world.apply(1, Op::Load { at: SHARED + 3 });
+    let [one, other] = [0, 1].map(|process| world.ids[process].0);
+    let collapse = |world: &World, id| world.spaces.collapse(&world.core, id, Vpn(SHARED), LARGE, gfp());
+    assert_eq!(collapse(&world, one), Ok(1));
+    world.apply(1, Op::Load { at: SHARED + 5 });
+    assert!(!world.runs(other, SHARED, SHARED + LARGE)[0].is_large());
+    assert_eq!(collapse(&world, other), Ok(1));
+    assert!(world.runs(other, SHARED, SHARED + LARGE)[0].is_large());
+}
+
+/// Nothing is made in vain: neither memory nor a large folio of the file.
+#[test]
+fn collapse_beside_a_private_copy_allocates_nothing() {
+    let mut world = World::new(0, 3);
+    world.apply(0, Op::Store { at: SHARED + 3 });
+    world.apply(0, Op::Store { at: PRIVATE + 4 });
+    let refused = world.spaces.collapse(&world.core, world.ids[0].0, Vpn(PRIVATE), LARGE, gfp());
+    assert_eq!(refused, Err(Stop::Error(Error::Invalid)));
+    assert_eq!(world.mmu().stats.read(Stat::ThpCollapseAlloc), 0);
 }

@@ -128,6 +128,45 @@ fn collapse_merges_pages_holes_and_zeroes() {
     }
 }
 
+/// The block may have been used before: what is not copied to it must be zeroed.
+#[test]
+fn collapse_zeroes_holes_before_between_and_after_pages() {
+    let mut world = world(BATCH, 0);
+    (FIRST + 50..FIRST + 100).chain(FIRST + 110..FIRST + 300).for_each(|at| world.store(0, at));
+    world.load(0, FIRST + 400);
+    let (core, machine) = (&world.bench.mm.core, world.bench.mm.machine());
+    let used: Vec<_> =
+        core::iter::from_fn(|| core.new_folio(PAGEBLOCK_ORDER, Gfp::user(ROOT)).ok()).collect();
+    for whole in used {
+        (0..LARGE as u32).for_each(|page| machine.set_stamp(whole.add(page), u64::MAX));
+        core.put(whole);
+    }
+    assert_eq!(world.collapse(), Ok(1));
+    (FIRST..FIRST + LARGE).for_each(|at| world.load(0, at));
+}
+
+/// As in Linux: MADV_COLLAPSE ends where nothing is mapped, and tells this reason, not one of what comes after.
+#[test]
+fn collapse_ends_where_nothing_is_mapped() {
+    let mut world = world(BATCH, 0);
+    world.store(0, FIRST + LARGE + 3);
+    let (mm, pfn) = (&world.bench.mm, world.head_at(0, FIRST + LARGE + 3));
+    assert!(mm.core.try_lock_folio(pfn));
+    assert_eq!(mm.collapse(world.spaces[0].0, Vpn(FIRST), BOTH), Err(Error::Invalid));
+    mm.core.unlock_folio(pfn);
+}
+
+#[test]
+fn collapse_goes_on_after_a_page_in_use() {
+    let mut world = world(BATCH, 1);
+    world.store(0, FIRST + LARGE + 3);
+    let (mm, pfn, space) = (&world.bench.mm, world.head_at(0, FIRST), world.spaces[0].0);
+    mm.core.frames[pfn].get(1);
+    assert_eq!(mm.collapse(space, Vpn(FIRST), BOTH), Err(Error::Again));
+    mm.core.put(pfn);
+    assert!(!world.is_large(0) && world.entry(space, FIRST + LARGE).unwrap().is_large());
+}
+
 #[test]
 fn collapse_merges_small_folios() {
     let mut sizes = NO_SIZES;
