@@ -3,6 +3,7 @@
 extern crate std;
 
 mod large;
+mod waits;
 
 use super::*;
 use crate::alloc::{Allocator, Watermark};
@@ -394,8 +395,8 @@ fn overwriting_whole_pages_reads_nothing() {
     check(&core);
 }
 
-/// Swap out an anonymous folio: it is written and freed.
-fn swapped_out(core: &MmCore<TestMachine>, stamp: u64) -> SwapSlot {
+/// A locked anonymous page in the swap cache whose slot no entry needs.
+fn in_swap_cache(core: &MmCore<TestMachine>, stamp: u64) -> Pfn {
     let pfn = core.new_folio(Order::ZERO, ROOT).unwrap();
     let frame = &core.frames[pfn];
     frame.set_owner(Owner::Anon(AnonId(0)), PageIndex(0));
@@ -404,7 +405,13 @@ fn swapped_out(core: &MmCore<TestMachine>, stamp: u64) -> SwapSlot {
     core.machine.set_stamp(pfn, stamp);
     core.lock_folio(pfn);
     assert!(add_to_swap(core, pfn));
-    let slot = frame.swap_slot();
+    pfn
+}
+
+/// Swap out an anonymous folio: it is written and freed.
+fn swapped_out(core: &MmCore<TestMachine>, stamp: u64) -> SwapSlot {
+    let pfn = in_swap_cache(core, stamp);
+    let slot = core.frames[pfn].swap_slot();
     core.swap.dup(slot);
     assert!(core.cache.write_page_start(core, pfn, &mut Default::default()));
     core.unlock_folio(pfn);
@@ -412,6 +419,23 @@ fn swapped_out(core: &MmCore<TestMachine>, stamp: u64) -> SwapSlot {
     core.put(pfn);
     assert!(reclaim(core, pfn));
     slot
+}
+
+#[test]
+fn dirty_pages_that_are_chosen_twice_stay_chosen() {
+    let core = store(4096, 8);
+    let file = disk_file(&core, 0, 4);
+    write(&core, file, 0, 4 * PAGE_SIZE, 1);
+    for _ in 0..2 {
+        assert_eq!(core.cache.choose_dirty(file, 0..4, u64::MAX), 4);
+    }
+    for index in 0..4 {
+        let (found, pfn) =
+            core.cache.next_marked(&core, file, TreeMark::ToWrite, index..4).expect("it is chosen");
+        core.put(pfn);
+        assert_eq!(found, PageIndex(index));
+    }
+    check(&core);
 }
 
 /// A page of a file on a disk that is not in memory is no hole: it must not be replaced by zeroes.

@@ -214,3 +214,47 @@ fn leaf_in_use_again_keeps_its_shadows() {
     assert_eq!(tree.drop_shadow_leaf(old), 0);
     assert_eq!(tree.shadows(), 2);
 }
+
+/// A tree with single pages at these indices, each with its index as frame.
+fn with_folios(indices: &[u64]) -> PageTree {
+    let mut tree = PageTree::new();
+    for &index in indices {
+        tree.insert(PageIndex(index), single(index));
+    }
+    tree
+}
+
+fn single(index: u64) -> TreeEntry {
+    TreeEntry::Folio(CachedFolio::single(Pfn(index as u32)))
+}
+
+#[test]
+fn a_place_with_a_folio_or_a_swap_slot_is_occupied() {
+    let mut tree = PageTree::new();
+    let folio = CachedFolio::single(Pfn(1));
+    assert_eq!(tree.insert_folio(PageIndex(5), folio), Ok(None));
+    tree.insert(PageIndex(6), TreeEntry::Swap(SwapSlot(9)));
+    assert_eq!(tree.insert_folio(PageIndex(5), folio), Err(Occupied));
+    assert_eq!(tree.insert_folio(PageIndex(6), folio), Err(Occupied));
+    assert_eq!(tree.get(PageIndex(6)), Some(TreeEntry::Swap(SwapSlot(9))));
+    tree.validate().unwrap();
+}
+
+/// The tree remembers the leaf of the last look-up. The number of one leaf here is 64 times an index in the other.
+#[test]
+fn a_look_up_finds_its_own_leaf_after_one_in_another() {
+    let tree = with_folios(&[1, 4097]);
+    for index in [4097, 1, 4097] {
+        assert_eq!(tree.get(PageIndex(index)), Some(single(index)));
+    }
+}
+
+/// Both parts below the root have folios, but only one of them has shadows.
+#[test]
+fn the_root_stays_as_high_as_its_last_folio_needs() {
+    let mut tree = with_folios(&[0, 1, 64]);
+    tree.insert(PageIndex(65), TreeEntry::Shadow(Shadow(7)));
+    assert_eq!(tree.remove(PageIndex(1)), Some(single(1)));
+    assert_eq!(tree.get(PageIndex(64)), Some(single(64)));
+    tree.validate().unwrap();
+}

@@ -1,9 +1,11 @@
 //! Memory that is swapped to zram and comes back without the swap cache: alone, and as the large folio that it was.
 
 use super::*;
-use crate::api::ZramConfig;
+use crate::api::{ZramBacking, ZramConfig, ZramPages, ZramUpkeep};
 use crate::knobs::Compressor;
+use crate::primitive::Ordering::Relaxed;
 use crate::stat::Stat;
+use std_alloc::boxed::Box;
 
 const AT: Vpn = LARGE_AT;
 const PAGES: u64 = 64;
@@ -20,11 +22,15 @@ struct Bench {
 impl Bench {
     /// Memory in folios of 64 KiB, each page with its number as content, and as many slots in zram.
     fn new() -> Bench {
+        Bench::on(ZramConfig::new(Compressor::Lz4))
+    }
+
+    /// The same with such a zram device.
+    fn on(zram: ZramConfig) -> Bench {
         let mut machine = TestMachine::simple(2, 8192);
         machine.compresses = true;
-        let zram = Some(ZramConfig::new(Compressor::Lz4));
-        let swap =
-            std_alloc::vec![SwapArea { device: DeviceId(0), pages: 2 * PAGES as u32, priority: 0, zram }];
+        let (pages, zram) = (2 * PAGES as u32, Some(zram));
+        let swap = std_alloc::vec![SwapArea { device: DeviceId(0), pages, priority: 0, zram }];
         let mm = Mm::new(machine, Config { swap, ..Config::default() }).unwrap();
         let sizes = Knob::ALL.iter().find(|knob| knob.info().name == "hugepages-64kB.enabled");
         mm.set_knob(*sizes.unwrap(), 2).unwrap();
@@ -200,6 +206,31 @@ fn fault_waits_a_tick_for_a_slot_that_is_being_read() {
     assert_eq!(bench.mm.fault(bench.space, AT, AccessKind::Load), Ok(FaultDone::Minor));
     assert_eq!(bench.mm.machine().now(), 4_000_000);
     assert!(!bench.is_mapped(0));
+}
+
+/// The first page of a folio is on the backing device, and the others are in memory.
+#[test]
+fn a_folio_comes_back_from_zram_and_its_backing_device() {
+    let upkeep = ZramUpkeep {
+        every: 0,
+        idle_age: 0,
+        recompress: None,
+        write_back: Some(ZramPages::default()),
+        write_back_limit: None,
+    };
+    let backing = Some(ZramBacking { device: DeviceId(1), block: 0, pages: 2 * PAGES as u32 });
+    let zram = ZramConfig { backing, upkeep: Some(upkeep), ..ZramConfig::new(Compressor::Lz4) };
+    let bench: &'static Bench = Box::leak(Box::new(Bench::on(zram)));
+    let blocks: &'static Blocks = Box::leak(Box::default());
+    *bench.mm.machine().idle.lock() = Some(Box::new(|machine| {
+        carry_transfers(&bench.mm, blocks, None);
+        // The daemon shall write one page only.
+        machine.stops.store(true, Relaxed);
+    }));
+    bench.swap_out_all();
+    bench.mm.daemon(Daemon::ZramUpkeep);
+    assert_eq!(blocks.lock().len(), 1, "one page must be written");
+    bench.reads(content);
 }
 
 #[derive(Clone, Debug)]

@@ -8,7 +8,7 @@ use crate::knobs::ZswapForm;
 use crate::machine::WaitKey;
 use crate::memory::Gfp;
 use crate::primitive::Ordering::Relaxed;
-use crate::stat::Stat;
+use crate::stat::{SizeStat, Stat};
 use crate::zswap::ZswapStat;
 use std_alloc::boxed::Box;
 
@@ -54,6 +54,13 @@ impl Bench {
 
     fn set(&self, knob: Knob, value: u64) {
         self.mm.mmu().knobs.set(knob, value).unwrap();
+    }
+
+    /// New memory is in folios of 64 KiB, which version 6.18 stores whole.
+    fn use_large_folios(&self) {
+        self.set(Knob::ZswapForm, ZswapForm::V618.value());
+        let sizes = Knob::ALL.iter().find(|knob| knob.info().name == "hugepages-64kB.enabled");
+        self.mm.set_knob(*sizes.unwrap(), 2).unwrap();
     }
 
     fn limit(&self, max: u64, writeback: bool) {
@@ -154,6 +161,33 @@ fn incompressible_pages_are_kept_as_the_version_does() {
         assert_eq!(stat.reject_compress_poor > 0, poor > 0, "{form:?} {bytes} {writeback}");
         bench.reads(bytes);
     }
+}
+
+#[test]
+fn pages_of_a_large_folio_keep_their_content_in_zswap() {
+    let bench = Bench::new();
+    bench.use_large_folios();
+    assert_eq!(bench.swap_out(QUARTER).stored_pages, PAGES);
+    let split = bench.mm.core.sizes.sum(SizeStat::Split);
+    assert_eq!(split, 0, "zswap must have taken the folios whole");
+    bench.reads(QUARTER);
+}
+
+/// The folio stays in memory as a whole, so zswap must not keep a part of it.
+#[test]
+fn zswap_keeps_no_page_of_a_large_folio_of_which_it_refuses_one() {
+    let bench = Bench::new();
+    bench.use_large_folios();
+    bench.limit(u64::MAX, false);
+    for page in 0..16 {
+        let bytes = if page == 5 { PAGE_SIZE } else { QUARTER };
+        bench.mm.machine().set_stamp(bench.reach(page, true), (page + 1) << 16 | bytes);
+    }
+    bench.mm.madvise(bench.space, AT, 16, Advice::PageOut).unwrap();
+    let stat = bench.stat();
+    assert!(stat.reject_compress_poor > 0, "zswap must have been asked");
+    assert_eq!(stat.stored_pages, 0);
+    bench.mm.validate().unwrap();
 }
 
 /// Once the pool is full, the daemon writes until it has shrunk to the threshold, and no page is lost on the way.

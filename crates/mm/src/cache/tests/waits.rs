@@ -1,0 +1,98 @@
+//! What other tasks do to a page while a task waits for it, or holds its lock.
+
+use super::*;
+
+/// A shmem file of two pages whose second one holds `stamp`.
+fn shmem_file(core: &MmCore<TestMachine>, stamp: u64) -> (FileId, Pfn) {
+    let file = core.cache.create(FileKind::Shmem, 2 * PAGE_SIZE);
+    write(core, file, PAGE_SIZE, PAGE_SIZE, stamp);
+    (file, any_cached(core, file, 1).unwrap())
+}
+
+/// The only file of the store, and its first page in memory.
+fn only_file(core: &MmCore<TestMachine>) -> (FileId, Option<Pfn>) {
+    let file = core.cache.ids().next().unwrap();
+    (file, any_cached(core, file, 0))
+}
+
+/// The first page of the swap cache.
+fn first_swapped(core: &MmCore<TestMachine>) -> Option<Pfn> {
+    let mut first = None;
+    core.swap.for_cached(&mut |_, pfn| first = first.or(Some(pfn)));
+    first
+}
+
+#[test]
+fn shmem_page_that_is_truncated_while_it_is_read_is_beyond_the_end() {
+    let core = store(4096, 8);
+    let (file, pfn) = shmem_file(&core, 7);
+    assert!(!reclaim(&core, pfn), "it is written first");
+    while core.machine.end_one() {}
+    assert!(reclaim(&core, pfn));
+    while_waiting(&core, |core| truncate(core, only_file(core).0, 1));
+    let outcome = core.cache.get_page(&core, file, PageIndex(1), ReadHint::default(), ROOT);
+    assert!(matches!(outcome, Err(CacheError::BeyondEnd)));
+    while core.machine.end_one() {}
+    assert_eq!((core.swap.free_slots(), core.cache.file(file).cached()), (8, 0));
+    check(&core);
+}
+
+/// A task has added the page and has not filled it with zeroes yet.
+#[test]
+fn new_shmem_page_is_read_once_it_is_filled() {
+    let core = store(4096, 8);
+    let (file, pfn) = shmem_file(&core, 7);
+    core.lock_folio(pfn);
+    core.frames[pfn].clear(FrameFlags::UPTODATE);
+    while_waiting(&core, |core| {
+        let pfn = only_file(core).1.unwrap();
+        core.machine.set_stamp(pfn, 0);
+        core.frames[pfn].set(FrameFlags::UPTODATE);
+        core.unlock_folio(pfn);
+    });
+    assert_eq!(read(&core, file, 1, 1), [0]);
+    check(&core);
+}
+
+/// The task that reads a slot gives up, as when zswap does not have the content any more: no device has failed.
+#[test]
+fn slot_is_read_again_if_the_page_that_was_waited_for_has_left_the_swap_cache() {
+    let core = store(4096, 8);
+    let slot = swapped_out(&core, 7);
+    let pfn = core.new_folio(Order::ZERO, ROOT).unwrap();
+    core.frames[pfn].set(FrameFlags::LOCKED | FrameFlags::SWAPBACKED);
+    assert!(core.swap.cache_try_insert(&core, slot, pfn).is_some());
+    core.lru.add(&core, [pfn], false);
+    while_waiting(&core, |core| {
+        // It has given up already if the device is busy.
+        if !core.machine.ios.lock().is_empty() {
+            return;
+        }
+        let pfn = first_swapped(core).unwrap();
+        remove_from_swap_cache(core, pfn, None);
+        core.unlock_folio(pfn);
+        core.put(pfn);
+    });
+    let page = swapin(&core, slot, ROOT).map(|page| page.folio);
+    assert_eq!(page.map(|pfn| core.machine.stamp(pfn)), Ok(7));
+    drop_swap_entry(&core, slot);
+    core.put(page.unwrap());
+    assert_eq!(core.swap.free_slots(), 8);
+    check(&core);
+}
+
+/// The holder of the lock may be about to write the page.
+#[test]
+fn unmapped_page_stays_in_the_swap_cache_while_it_is_locked() {
+    let core = store(4096, 8);
+    let pfn = in_swap_cache(&core, 7);
+    let frame = &core.frames[pfn];
+    drop_unmapped(&core, frame, pfn);
+    assert!(frame.has(FrameFlags::LOCKED | FrameFlags::SWAPCACHE));
+    core.unlock_folio(pfn);
+    drop_unmapped(&core, frame, pfn);
+    assert!(!frame.has_any(FrameFlags::LOCKED | FrameFlags::SWAPCACHE));
+    core.put(pfn);
+    assert_eq!(core.swap.free_slots(), 8);
+    check(&core);
+}
