@@ -1,5 +1,7 @@
 //! Folios mapped by hand in two spaces.
 
+mod parts;
+
 use super::*;
 use crate::alloc::{Allocator, Means, Reserve, Watermark};
 use crate::api::SwapArea;

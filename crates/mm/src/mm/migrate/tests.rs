@@ -2,6 +2,7 @@
 //! and whatever happens during a move: anonymous memory, shmem, files, private copies; folios of any size; every
 //! policy.
 
+mod during;
 mod each;
 
 use super::*;

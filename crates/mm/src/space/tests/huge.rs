@@ -454,6 +454,26 @@ fn write_fault_on_a_shared_large_entry_copies_one_page() {
     assert!(world.runs(world.ids[1].0, 0, END)[0].is_large());
 }
 
+/// mprotect has split the child's entry. The folio can be split all the same, with the parent's entry.
+#[test]
+fn folio_that_one_process_maps_whole_and_another_by_pages_is_split() {
+    let mut world = World::new(9, 1);
+    world.apply(0, Op::MapAnon { at: ANON });
+    world.apply(0, Op::Fork);
+    world.apply(1, Op::Protect { at: ANON + 8, pages: 8, write: false });
+    let is_large = |process: usize| world.runs(world.ids[process].0, 0, END)[0].is_large();
+    assert_eq!([0, 1].map(is_large), [true, false]);
+    world.with_folio(world.ids[0].0, ANON, |folio| {
+        assert_eq!(world.core.rmap.split_anon(&world.core, folio, None), Some(0));
+    });
+    for process in [0, 1] {
+        let runs = world.runs(world.ids[process].0, 0, END);
+        assert!(runs.iter().all(|run| world.core.frames[run.entry.pfn()].order() == Order::ZERO));
+        assert_eq!(runs.len(), 512);
+    }
+    world.check();
+}
+
 /// The parent maps a part of the folio page by page. When the child's large entry goes, nothing maps the rest.
 #[test]
 fn folio_that_loses_its_large_entry_is_queued_for_split() {

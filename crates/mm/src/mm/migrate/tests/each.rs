@@ -5,23 +5,23 @@ use crate::frame::{FrameFlags, LruGen};
 use crate::knobs::FlushPolicy;
 
 /// A bench of one space under a flush policy, with single pages.
-fn simple(policy: u64) -> &'static Bench {
+pub(super) fn simple(policy: u64) -> &'static Bench {
     Bench::new(policy, &[0; 8], [0, 0, 0])
 }
 
 impl Bench {
     /// The frame that a page maps, and whether it is writable.
-    fn shown(&self, at: u64) -> (Pfn, bool) {
+    pub(super) fn shown(&self, at: u64) -> (Pfn, bool) {
         let run = self.mm.core.tables.lock(self.mm.mmu(), self.id(0)).find(Vpn(at)).unwrap();
         assert!(run.entry.is_present(), "{:?}", run.entry);
         (run.entry.pfn().add((at - run.page.0) as u32), run.entry.has(Bits::WRITE))
     }
 
-    fn store_all(&self, at: u64, pages: u64) {
+    pub(super) fn store_all(&self, at: u64, pages: u64) {
         (at..at + pages).for_each(|at| self.step(0, 0, Step::Store(at)));
     }
 
-    fn move_to(&self, at: u64, pages: u64, node: Option<u8>) -> Moved {
+    pub(super) fn move_to(&self, at: u64, pages: u64, node: Option<u8>) -> Moved {
         let moved = self.move_held(at, pages, node);
         assert_eq!(self.mm.validate(), Ok(()));
         moved
@@ -33,12 +33,17 @@ impl Bench {
     }
 
     /// Isolate the folio of a page, and move it in this mode.
-    fn move_folio(&self, at: u64, mode: Mode, target: &mut dyn Target<TestMachine>) -> Done {
+    pub(super) fn move_folio(&self, at: u64, mode: Mode, target: &mut dyn Target<TestMachine>) -> Done {
         self.move_folios(&[at], mode, target)
     }
 
     /// The same for the folios of several pages.
-    fn move_folios(&self, pages: &[u64], mode: Mode, target: &mut dyn Target<TestMachine>) -> Done {
+    pub(super) fn move_folios(
+        &self,
+        pages: &[u64],
+        mode: Mode,
+        target: &mut dyn Target<TestMachine>,
+    ) -> Done {
         let core = &self.mm.core;
         let mut list = crate::frame::List::new();
         for &at in pages {
@@ -50,7 +55,7 @@ impl Bench {
     }
 
     /// A store of CPU 1 through the entry as it is: it takes no fault.
-    fn store_by_hardware(&self, at: u64) {
+    pub(super) fn store_by_hardware(&self, at: u64) {
         self.run_on(1, Some(self.id(0)));
         let needs = Bits::PRESENT | Bits::WRITE;
         let (pfn, _) =
@@ -60,7 +65,7 @@ impl Bench {
     }
 
     /// Isolate the page of an address, and move it while it stays in use. `during`: called once it was copied.
-    fn move_in_use(&'static self, at: u64, during: fn(&Bench, u64)) -> Done {
+    pub(super) fn move_in_use(&'static self, at: u64, during: fn(&Bench, u64)) -> Done {
         let before = self.mm.machine().entered.lock().replace(Box::new(move |machine, scope| {
             if scope == Scope::TryToMigrateOne {
                 let here = machine.cpu();
@@ -225,13 +230,14 @@ fn migration_skips_folios_with_extra_references() {
 }
 
 impl Bench {
-    /// Take a reference to a folio just before it is copied.
-    fn hold_at_copy(&'static self, pfn: Pfn) {
+    /// Take a reference to a folio just before it is copied, and do the step for this moment.
+    pub(super) fn hold_at_copy(&'static self, pfn: Pfn) {
         *self.mm.machine().watcher.lock() = Some(Box::new(move |_, event, args| {
             let concern = Concern::of_args(args).filter(|_| event == Event::TlbHazard);
-            let held = self.mm.core.frames[pfn].refs() > 1;
-            if concern == Some(Concern::Frames { first: pfn, count: 1 }) && !held {
+            let copied = matches!(concern, Some(Concern::Frames { first, .. }) if first == pfn);
+            if copied && self.mm.core.frames[pfn].refs() == 1 {
                 self.mm.core.frames[pfn].get(1);
+                self.interrupt(Moment::Copy);
             }
         }));
     }
