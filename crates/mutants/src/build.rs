@@ -1,9 +1,9 @@
 //! One build for all mutants: a copy of the project under `target/mutants`, without the mutants that do not
 //! compile.
 
+use crate::case::Case;
 use crate::list::Mutant;
 use crate::sites::Form;
-use crate::suite::Case;
 use crate::write::{Generated, write};
 use anyhow::{Context as _, Result, bail, ensure};
 use serde_json::Value;

@@ -1,15 +1,11 @@
 //! The runs of `docs/behaviour.toml`, of which a test of the simulated machine compares what they count.
 
-use crate::suite::Case;
+use crate::case::{Case, Counts};
 use anyhow::{Context as _, Result};
 use serde::Deserialize;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::Path;
-
-/// What a run counts: its time in nanoseconds, its accesses, and some of the memory manager's counters, of which
-/// those that are 0 are left out.
-pub type Counts = BTreeMap<String, u64>;
 
 #[derive(Deserialize)]
 struct Behaviour {

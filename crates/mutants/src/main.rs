@@ -8,6 +8,7 @@
 //! the results.
 
 mod build;
+mod case;
 mod counts;
 mod list;
 mod results;
@@ -55,8 +56,8 @@ struct Options {
     /// Only mutants that cargo-mutants does not generate, or only those that it does.
     #[arg(long, value_enum)]
     only: Option<Only>,
-    /// Only mutants that this file names: one on each line, in columns that tabs divide, of which the first are the file
-    /// in crates/mm/src, the line, and the change (docs/mutants-left.tsv).
+    /// Only mutants that this file names: one on each line, in columns that tabs divide, of which the first are the
+    /// file in crates/mm/src, the line, and the change (docs/mutants-left.tsv).
     #[arg(long, value_name = "FILE")]
     from: Option<PathBuf>,
     /// Finish one room before the next, in the order of `--rooms`. Otherwise any part of a run is a random sample.

@@ -1,6 +1,7 @@
 //! A test program: which of its tests reach which mutant, and whether they catch it.
 
-use crate::counts::{self, Counts};
+use crate::case::Case;
+use crate::counts;
 use anyhow::{Context as _, Result, ensure};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeSet, HashMap};
@@ -19,17 +20,6 @@ const PATIENCE: f64 = 2.0;
 /// Memory limit of a test, in bytes: a mutant may allocate without end. (It is not for addresses: tests leave machines
 /// behind whose memory nobody has touched.)
 const MEMORY: u64 = 4 << 30;
-
-/// A test before it has run.
-#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Case {
-    /// Its name.
-    pub name: String,
-    /// What follows the program's name to run it: a test's name, or a case's arguments.
-    pub words: String,
-    /// What it must count, beside ending well.
-    pub counts: Option<Counts>,
-}
 
 /// A test.
 #[derive(Serialize, Deserialize)]
@@ -215,8 +205,8 @@ impl Suite {
         Ok(Some(Test { case, seconds, reaches }))
     }
 
-    /// Run the tests that reach a mutant of `file` until one fails, for about `budget` seconds: those first that are the
-    /// most likely to fail for the time that they take. `worker` is the number of the thread.
+    /// Run the tests that reach a mutant of `file` until one fails, for about `budget` seconds: those first that are
+    /// the most likely to fail for the time that they take. `worker` is the number of the thread.
     pub fn test(&self, number: u32, file: &str, budget: f64, worker: usize) -> Result<Outcome> {
         let (groups, skipped) = self.groups(number, file, budget);
         for group in &groups {

@@ -11,7 +11,7 @@ fn groups_can_have_65535_numbers() {
     assert_eq!(insert(), Err(Error::NoSpace));
 }
 
-/// A group keeps one record of what it gets, whoever reclaims.
+/// A group keeps one record of what it gets, from whatever group the reclaim begins.
 #[test]
 fn reclaim_in_a_group_leaves_its_protection_from_others() {
     let (base, lru) = setup();

@@ -113,7 +113,7 @@ fn munmap_of_pages_that_are_being_moved_leaves_nothing() {
     }
 }
 
-/// What another task is moving can be moved by nobody else: calls count it.
+/// What one task is moving, no other task can move: calls count it.
 #[test]
 fn calls_count_pages_that_are_being_moved() {
     let (mm, space) = bench();
