@@ -6,6 +6,7 @@
 //! against the tests that reach it, until one fails: those first that are fast or have caught its neighbours.
 //! Results are written immediately, so a restarted run continues where the last one stopped. docs/mutants.md has
 //! the results.
+#![forbid(unsafe_code)]
 
 mod build;
 mod case;
