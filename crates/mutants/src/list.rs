@@ -29,7 +29,7 @@ pub struct Mutant {
 impl Mutant {
     /// The room of the memory manager that it is in.
     pub fn room(&self) -> &str {
-        self.file.trim_start_matches("crates/mm/src/").split(['/', '.']).next().unwrap_or("")
+        room_of(&self.file)
     }
 
     /// Whether its file is of a part of `crates/mm/src` that `--rooms` names.
@@ -37,6 +37,11 @@ impl Mutant {
         let file = self.file.trim_start_matches("crates/mm/src/");
         file.strip_prefix(room).is_some_and(|rest| rest.starts_with('/') || rest == ".rs")
     }
+}
+
+/// The room of the memory manager that a file is in, or a mutant by its key.
+pub fn room_of(file: &str) -> &str {
+    file.trim_start_matches("crates/mm/src/").split(['/', '.']).next().unwrap_or("")
 }
 
 #[derive(Deserialize)]

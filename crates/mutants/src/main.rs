@@ -38,9 +38,9 @@ const SUITES: [&str; 3] = ["mm", "counts", "chaos"];
 #[derive(Parser)]
 #[command(name = "cargo xtask mutants")]
 struct Options {
-    /// Parts of crates/mm/src to change.
-    #[arg(long, value_delimiter = ',', default_value = "rmap,space,reclaim,cache,swap,lru")]
-    rooms: Vec<String>,
+    /// Parts of crates/mm/src to change; otherwise those that --from names, or rmap,space,reclaim,cache,swap,lru.
+    #[arg(long, value_delimiter = ',')]
+    rooms: Option<Vec<String>>,
     /// Run the tests that reach a mutant for about this many seconds; `--again` continues with the survivors.
     #[arg(long, value_name = "SECONDS", default_value_t = 1000.0)]
     budget: f64,
@@ -84,13 +84,15 @@ fn main() -> Result<()> {
     let target = std::env::var_os("CARGO_TARGET_DIR").map_or(root.join("target"), PathBuf::from);
     let workspace = Workspace { work: target.join("mutants"), root };
     std::fs::create_dir_all(&workspace.work)?;
-    let mut mutants = list::list(&workspace.root, &options.rooms)?;
-    if let Some(only) = options.only {
-        mutants.retain(|mutant| mutant.listed == (only == Only::Listed));
-    }
-    if let Some(file) = &options.from {
-        let wanted = keys_in(file)?;
-        mutants.retain(|mutant| wanted.contains(&mutant.key));
+    let named = options.from.as_deref().map(keys_in).transpose()?;
+    let rooms = rooms(&options, named.as_ref());
+    let mut mutants = list::list(&workspace.root, &rooms)?;
+    mutants.retain(|mutant| {
+        let by_form = options.only.is_none_or(|only| mutant.listed == (only == Only::Listed));
+        by_form && named.as_ref().is_none_or(|named| named.contains(&mutant.key))
+    });
+    if let Some(named) = &named {
+        eprintln!("{} of {} mutants that are named are wanted, and exist", mutants.len(), named.len());
     }
     let mut results = Results::open(&workspace.work.join("results.jsonl"))?;
     let mut uncompilable = uncompilable(&workspace, &mutants)?;
@@ -104,7 +106,7 @@ fn main() -> Result<()> {
     let mut order: Vec<(u32, &Mutant)> =
         (1..).zip(&mutants).filter(|(number, _)| !uncompilable.contains(number)).collect();
     if !options.report {
-        let room = |mutant: &Mutant| options.rooms.iter().position(|room| mutant.file_is_of(room));
+        let room = |mutant: &Mutant| rooms.iter().position(|room| mutant.file_is_of(room));
         order.sort_by_key(|(number, mutant)| {
             let room = room(mutant).filter(|_| options.by_room);
             (!mutant.listed, room, number.wrapping_mul(0x9e37_79b1))
@@ -115,6 +117,16 @@ fn main() -> Result<()> {
         (1..).zip(&mutants).filter(|(n, _)| !uncompilable.contains(n)).map(|(_, m)| m).collect();
     print!("{}", results.show(&compiled, uncompilable.len()));
     Ok(())
+}
+
+/// The parts of `crates/mm/src` to change.
+fn rooms(options: &Options, named: Option<&BTreeSet<String>>) -> Vec<String> {
+    let of_named = |named: &BTreeSet<String>| {
+        let rooms: BTreeSet<String> = named.iter().map(|key| list::room_of(key).to_owned()).collect();
+        rooms.into_iter().collect()
+    };
+    let usual = || ["rmap", "space", "reclaim", "cache", "swap", "lru"].map(str::to_owned).to_vec();
+    options.rooms.clone().unwrap_or_else(|| named.map_or_else(usual, of_named))
 }
 
 /// The keys of the mutants that a file names.

@@ -158,7 +158,6 @@ impl Suite {
             workers.into_iter().try_for_each(|worker| worker.join().expect("a worker does not panic"))
         })?;
         self.tests = tests.into_inner().expect("no thread panics with it");
-        self.tests.sort_by(|a, b| a.seconds.total_cmp(&b.seconds));
         let seconds: f64 = self.tests.iter().map(|test| test.seconds).sum();
         let reached: BTreeSet<u32> = self.tests.iter().flat_map(|test| &test.reaches).copied().collect();
         eprintln!("{} tests, {seconds:.0} s, reach {} mutants", self.tests.len(), reached.len());

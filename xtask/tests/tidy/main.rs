@@ -7,6 +7,7 @@ mod files;
 mod floors;
 mod functions;
 mod links;
+mod mutants;
 mod phrases;
 mod project;
 mod prose;
