@@ -65,6 +65,12 @@ impl FolioPages {
         frames.head(self.first) == self.head && self.offset() + self.count <= head.pages()
     }
 
+    /// Whether `next` are the following pages of the same folio. The frames of another folio may follow, too.
+    #[inline]
+    pub(crate) fn are_continued_by(self, next: FolioPages) -> bool {
+        self.head == next.head && self.first.add(self.count) == next.first
+    }
+
     /// Index of the first page in its folio.
     #[inline]
     pub fn offset(self) -> u32 {

@@ -44,12 +44,7 @@ impl PartialFolios {
             }
         };
         match last {
-            // The frames of the next folio may follow, too.
-            Some((before, end))
-                if end == run.page
-                    && before.head == pages.head
-                    && before.first.add(before.count) == pages.first =>
-            {
+            Some((before, end)) if end == run.page && before.are_continued_by(pages) => {
                 pages = FolioPages { count: before.count + pages.count, ..before };
             }
             Some(part) => self.note(core, part),

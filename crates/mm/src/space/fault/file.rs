@@ -71,9 +71,8 @@ impl Around {
     /// Add pages, with one reference to their folio for each. They extend the last run if they continue it.
     fn push(&mut self, page: Vpn, pages: FolioPages) {
         if let Some(last) = self.found[..self.count].last_mut()
-            && last.pages.head == pages.head
             && last.page.0 + last.pages.count as u64 == page.0
-            && last.pages.first.add(last.pages.count) == pages.first
+            && last.pages.are_continued_by(pages)
         {
             last.pages.count += pages.count;
             last.unused += pages.count;

@@ -14,6 +14,15 @@ impl Bench {
         self.apply(0, 0, Op::Out(at, 1));
         self.end_transfers();
     }
+
+    /// A store that only the entry tells of is still there when the page has been moved, in use, and reclaimed.
+    fn keeps_a_store(&'static self, at: u64) {
+        self.store_by_hardware(at);
+        let done = self.move_in_use(at, |_, _| ());
+        assert_eq!((done.moved, done.failed), (1, 0));
+        self.page_out(at);
+        self.step(0, 0, Step::Load(at));
+    }
 }
 
 /// The first folio that is tried is locked, until the second finds no room.
@@ -68,11 +77,7 @@ fn store_after_madv_free_survives_a_move_and_reclaim() {
     let (bench, at) = (simple(1), start_of(Kind::Anon));
     bench.store_all(at, 1);
     bench.step(0, 0, Step::Free(at, 1));
-    bench.store_by_hardware(at);
-    let done = bench.move_in_use(at, |_, _| ());
-    assert_eq!((done.moved, done.failed), (1, 0));
-    bench.page_out(at);
-    bench.step(0, 0, Step::Load(at));
+    bench.keeps_a_store(at);
 }
 
 /// The swap area has the old content, and only the entry's dirty bit tells that it is old.
@@ -83,11 +88,7 @@ fn store_to_a_page_in_the_swap_cache_survives_a_move_and_reclaim() {
     bench.page_out(at);
     bench.step(0, 0, Step::Load(at));
     assert!(bench.mm.core.frames[bench.shown(at).0].has(FrameFlags::SWAPCACHE));
-    bench.store_by_hardware(at);
-    let done = bench.move_in_use(at, |_, _| ());
-    assert_eq!((done.moved, done.failed), (1, 0));
-    bench.page_out(at);
-    bench.step(0, 0, Step::Load(at));
+    bench.keeps_a_store(at);
 }
 
 /// munmap finds only migration entries, so it cannot tell that it leaves a folio partly mapped.
