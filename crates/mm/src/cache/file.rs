@@ -99,8 +99,24 @@ impl File {
         pages_of(self.size())
     }
 
+    /// Set the size. What is on the device after a smaller one is forgotten in the same step as the size changes, so
+    /// that a write-back that still sees the larger one cannot note it again ([`File::note_written`]).
     pub(super) fn set_size(&self, size: u64) {
+        let mut extents = self.extents.lock();
+        if size < self.size() {
+            extents.cut(pages_of(size));
+        }
         self.size.store(size, Release);
+    }
+
+    /// Note that `[index, index + pages)` will be on the device, as far as the file goes: what is after a new end is
+    /// about to be truncated, and must not be found again when the file grows.
+    pub(super) fn note_written(&self, index: PageIndex, pages: u64) {
+        let mut extents = self.extents.lock();
+        let end = (index.0 + pages).min(self.pages());
+        if index.0 < end && !extents.holds_all(index.0..end) {
+            extents.add(index.0..end);
+        }
     }
 
     /// Extend the file to at least this size.
@@ -229,5 +245,39 @@ mod tests {
                 prop_assert!(extents.ranges.windows(2).all(|pair| pair[0].end < pair[1].start));
             }
         }
+    }
+
+    /// A write-back notes its pages as on the device while the file is cut before them.
+    #[cfg(not(any(feature = "one-thread", feature = "loom", feature = "shuttle")))]
+    #[test]
+    fn written_pages_after_a_new_end_are_forgotten() {
+        const PAGES: u64 = 8;
+        const ROUNDS: u64 = 20_000;
+        let (file, arrived) = (File::default(), AtomicU64::new(0));
+        // The threads wait for each other so that both begin at the same time.
+        let wait_for_both = |times: u64| {
+            arrived.fetch_add(1, AcqRel);
+            while arrived.load(Acquire) < 2 * times {
+                core::hint::spin_loop();
+            }
+        };
+        let mut kept = 0;
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                for round in 0..ROUNDS {
+                    wait_for_both(2 * round + 1);
+                    file.note_written(PageIndex(0), PAGES);
+                    wait_for_both(2 * round + 2);
+                }
+            });
+            for round in 0..ROUNDS {
+                file.set_size(PAGES * PAGE_SIZE);
+                wait_for_both(2 * round + 1);
+                file.set_size(PAGE_SIZE);
+                wait_for_both(2 * round + 2);
+                kept += u64::from(file.extents.lock().contains(1));
+            }
+        });
+        assert_eq!(kept, 0, "of {ROUNDS} times, old content was found after the end");
     }
 }

@@ -108,12 +108,7 @@ impl Cache {
             tree.set_mark(index, TreeMark::Writeback);
             frame.set(FrameFlags::WRITEBACK);
         }
-        let mut extents = f.extents.lock();
-        // The part after a new end is about to be truncated: its content must not be found again when the file grows.
-        let end = (index.0 + pages as u64).min(f.pages());
-        if index.0 < end && !extents.holds_all(index.0..end) {
-            extents.add(index.0..end);
-        }
+        f.note_written(index, pages as u64);
         f.place(index)
     }
 

@@ -190,11 +190,7 @@ impl Cache {
 
     /// Set the size of a file. The caller drops the pages after the new end ([`Cache::truncate`]).
     pub fn set_size(&self, file: FileId, size: u64) {
-        let file = self.file(file);
-        if size < file.size() {
-            file.extents.lock().cut(pages_of(size));
-        }
-        file.set_size(size);
+        self.file(file).set_size(size);
     }
 
     /// Note how the file will be read.
