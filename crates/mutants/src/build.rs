@@ -2,7 +2,7 @@
 //! compile.
 
 use crate::case::Case;
-use crate::list::Mutant;
+use crate::list::{MM, Mutant};
 use crate::sites::Form;
 use crate::write::{Generated, write};
 use anyhow::{Context as _, Result, bail, ensure};
@@ -12,6 +12,10 @@ use std::fs;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+
+/// The roots of the two crates that have mutants.
+const MM_ROOT: &str = "crates/mm/src/lib.rs";
+const KERNEL_ROOT: &str = "crates/kernel/src/lib.rs";
 
 /// An error of the compiler.
 struct CompileError {
@@ -49,7 +53,7 @@ impl Workspace {
     /// modification times.
     pub fn copy(&self, mutants: &[Mutant]) -> Result<()> {
         let mut generated: BTreeSet<&str> = mutants.iter().map(|mutant| mutant.file.as_str()).collect();
-        generated.insert("crates/mm/src/lib.rs");
+        generated.insert(MM_ROOT);
         let output = Command::new("git")
             .current_dir(&self.root)
             .args(["ls-files", "--cached", "--others", "--exclude-standard"])
@@ -68,16 +72,15 @@ impl Workspace {
     /// Write the mutants whose numbers are not in `excluded` into the copy, and exclude those that do not
     /// compile until the rest does.
     pub fn compile(&self, mutants: &[Mutant], excluded: &mut BTreeSet<u32>) -> Result<()> {
-        let source = self.tree().join("crates/mm/src");
-        write_if_changed(&source.join("mutant.rs"), include_bytes!("mutant.rs"))?;
-        let lib = fs::read_to_string(self.root.join("crates/mm/src/lib.rs"))?;
+        write_if_changed(&self.tree().join(MM).join("mutant.rs"), include_bytes!("mutant.rs"))?;
+        let lib = fs::read_to_string(self.root.join(MM_ROOT))?;
         let lib = lib.replacen(
             "\npub mod alloc;\n",
             "\n/// The active mutant.\npub mod mutant;\npub mod alloc;\n",
             1,
         );
-        ensure!(lib.contains("pub mod mutant;"), "crates/mm/src/lib.rs must contain `pub mod alloc;`");
-        write_if_changed(&source.join("lib.rs"), lib.as_bytes())?;
+        ensure!(lib.contains("pub mod mutant;"), "{MM_ROOT} must contain `pub mod alloc;`");
+        write_if_changed(&self.tree().join(MM_ROOT), lib.as_bytes())?;
         loop {
             let generated = self.write_all(mutants, excluded)?;
             let errors = self.check()?;
@@ -108,7 +111,10 @@ impl Workspace {
         let mut all = BTreeMap::new();
         for (file, mutants) in files {
             let text = fs::read_to_string(self.root.join(file))?;
-            let generated = write(&text, &mutants);
+            let mut generated = write(&text, &mutants);
+            if file == KERNEL_ROOT {
+                generated.text.push_str("\nuse mm::mutant;\n");
+            }
             write_if_changed(&self.tree().join(file), generated.text.as_bytes())?;
             all.insert(file.to_owned(), generated);
         }
@@ -117,7 +123,9 @@ impl Workspace {
 
     /// The errors of the compiler.
     fn check(&self) -> Result<Vec<CompileError>> {
-        let args = ["check", "-p", "mm", "--lib", "--features", crate::FEATURES, "--message-format=json"];
+        let features = format!("mm/{}", crate::FEATURES);
+        let args = ["check", "-p", "mm", "-p", "kernel", "--lib", "--features", &features];
+        let args = [&args[..], &["--message-format=json"]].concat();
         let output = self.cargo(&args).stderr(Stdio::null()).output()?;
         let mut errors = Vec::new();
         for line in String::from_utf8(output.stdout)?.lines() {
@@ -150,9 +158,9 @@ impl Workspace {
         Ok(errors)
     }
 
-    /// Build the memory manager's tests; returns the test program.
-    pub fn build_tests(&self) -> Result<PathBuf> {
-        self.build(&["test", "--no-run", "-p", "mm", "--lib", "--features", crate::FEATURES])
+    /// Build tests; returns the test program. `args`: what cargo needs to know to build one.
+    pub fn build_tests(&self, args: &[&str]) -> Result<PathBuf> {
+        self.build(&[&["test", "--no-run"], args].concat())
     }
 
     /// Build the command `pagefold`; returns its path.

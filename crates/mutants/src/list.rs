@@ -26,22 +26,39 @@ pub struct Mutant {
     pub replacement: String,
 }
 
+/// The sources of the memory manager.
+pub const MM: &str = "crates/mm/src/";
+/// The sources of the upper half of the kernel, which is a room here.
+pub const KERNEL: &str = "crates/kernel/src/";
+
 impl Mutant {
-    /// The room of the memory manager that it is in.
+    /// The room of the memory manager that it is in, or `kernel`.
     pub fn room(&self) -> &str {
         room_of(&self.file)
     }
 
-    /// Whether its file is of a part of `crates/mm/src` that `--rooms` names.
+    /// Whether its file is of a part that `--rooms` names.
     pub fn file_is_of(&self, room: &str) -> bool {
-        let file = self.file.trim_start_matches("crates/mm/src/");
-        file.strip_prefix(room).is_some_and(|rest| rest.starts_with('/') || rest == ".rs")
+        let file = self.file.strip_prefix(MM).and_then(|file| file.strip_prefix(room));
+        let is_in_mm = file.is_some_and(|rest| rest.starts_with('/') || rest == ".rs");
+        is_in_mm || room == "kernel" && self.file.starts_with(KERNEL)
     }
 }
 
-/// The room of the memory manager that a file is in, or a mutant by its key.
+/// The room of a file, or of a mutant by its key.
 pub fn room_of(file: &str) -> &str {
-    file.trim_start_matches("crates/mm/src/").split(['/', '.']).next().unwrap_or("")
+    match file.starts_with(KERNEL) {
+        true => "kernel",
+        false => file.trim_start_matches(MM).split(['/', '.']).next().unwrap_or(""),
+    }
+}
+
+/// The file, from the project's directory, that a list of mutants calls `ROOM/FILE` or `ROOM.rs`.
+pub fn path_of(file: &str) -> String {
+    match file.strip_prefix("kernel/") {
+        Some(file) => format!("{KERNEL}{file}"),
+        None => format!("{MM}{file}"),
+    }
 }
 
 #[derive(Deserialize)]
@@ -116,11 +133,22 @@ pub fn list(root: &Path, rooms: &[String]) -> Result<Vec<Mutant>> {
 
 fn run_cargo_mutants(root: &Path, rooms: &[String]) -> Result<Vec<Listed>> {
     let mut command = Command::new("cargo");
-    command.current_dir(root).args(["mutants", "--list", "--json", "--no-config", "-p", "mm"]);
+    command.current_dir(root).args([
+        "mutants",
+        "--list",
+        "--json",
+        "--no-config",
+        "-p",
+        "mm",
+        "-p",
+        "kernel",
+    ]);
     for room in rooms {
-        for form in ["/**", ".rs"] {
-            command.arg("-f").arg(format!("crates/mm/src/{room}{form}"));
-        }
+        let forms = match room.as_str() {
+            "kernel" => vec![format!("{KERNEL}**")],
+            room => ["/**", ".rs"].map(|form| format!("{MM}{room}{form}")).to_vec(),
+        };
+        command.args(forms.iter().flat_map(|form| ["-f", form]));
     }
     let output = command.output().context("cannot run cargo")?;
     ensure!(

@@ -30,20 +30,24 @@ use suite::{Outcome, Suite};
 
 /// The configuration of the memory manager that is tested.
 const FEATURES: &str = "one-thread";
-/// The memory manager's own tests; runs on the simulated machine of which a test compares what they count; and the
-/// random program.
-const SUITES: [&str; 3] = ["mm", "counts", "chaos"];
+/// The memory manager's own tests; those of the simulated machine; runs on it of which a test compares what they count;
+/// and the random program.
+const SUITES: [&str; 4] = ["mm", "machine-sim", "counts", "chaos"];
 
 /// Change the memory manager one line at a time, and see which tests notice.
 #[derive(Parser)]
 #[command(name = "cargo xtask mutants")]
 struct Options {
-    /// Parts of crates/mm/src to change; otherwise those that --from names, or rmap,space,reclaim,cache,swap,lru.
+    /// Parts of crates/mm/src to change, or kernel for crates/kernel; otherwise those that --from names, or
+    /// rmap,space,reclaim,cache,swap,lru.
     #[arg(long, value_delimiter = ',')]
     rooms: Option<Vec<String>>,
     /// Run the tests that reach a mutant for about this many seconds; `--again` continues with the survivors.
     #[arg(long, value_name = "SECONDS", default_value_t = 1000.0)]
     budget: f64,
+    /// Also run the tests of the simulated machine with survivors, each for about this many seconds.
+    #[arg(long, value_name = "SECONDS")]
+    simulated: Option<f64>,
     /// Also judge survivors, each for about this many seconds, by what the runs of docs/behaviour.toml count.
     #[arg(long, value_name = "SECONDS")]
     counts: Option<f64>,
@@ -58,7 +62,8 @@ struct Options {
     #[arg(long, value_enum)]
     only: Option<Only>,
     /// Only mutants that this file names: one on each line, in columns that tabs divide, of which the first are the
-    /// file in crates/mm/src, the line, and the change (docs/mutants-left.tsv).
+    /// file in crates/mm/src (kernel/FILE for one of crates/kernel/src), the line, and the change
+    /// (docs/mutants-left.tsv).
     #[arg(long, value_name = "FILE")]
     from: Option<PathBuf>,
     /// Finish one room before the next, in the order of `--rooms`. Otherwise any part of a run is a random sample.
@@ -119,7 +124,7 @@ fn main() -> Result<()> {
     Ok(())
 }
 
-/// The parts of `crates/mm/src` to change.
+/// The parts to change.
 fn rooms(options: &Options, named: Option<&BTreeSet<String>>) -> Vec<String> {
     let of_named = |named: &BTreeSet<String>| {
         let rooms: BTreeSet<String> = named.iter().map(|key| list::room_of(key).to_owned()).collect();
@@ -137,7 +142,7 @@ fn keys_in(file: &Path) -> Result<BTreeSet<String>> {
         let (Some(file), Some(_), Some(change)) = (columns.next(), columns.next(), columns.next()) else {
             bail!("line {number} must be FILE, LINE and CHANGE, with tabs between")
         };
-        Ok(format!("crates/mm/src/{file}: {change}"))
+        Ok(format!("{}: {change}", list::path_of(file)))
     };
     (1..).zip(text.lines()).map(key).collect::<Result<_>>().with_context(|| file.display().to_string())
 }
@@ -179,11 +184,17 @@ impl Judge {
 }
 
 fn judges(workspace: &Workspace, options: &Options) -> Result<Vec<Judge>> {
-    let program = workspace.build_tests()?;
+    let tests = |name, args: &[&str], budget| -> Result<Judge> {
+        let directory = workspace.tree().join("crates").join(name);
+        let suite = Suite::of_tests(workspace.build_tests(args)?, directory, &workspace.work, (name, 300.0))?;
+        Ok(Judge { name, suite, budget })
+    };
+    let mut judges = vec![tests(SUITES[0], &["-p", "mm", "--lib", "--features", FEATURES], options.budget)?];
+    if let Some(budget) = options.simulated {
+        judges.push(tests(SUITES[1], &["-p", "machine-sim", "--test", "all"], budget)?);
+    }
     let runs = options.counts.is_some() || options.chaos.is_some();
     let command = runs.then(|| workspace.build_command()).transpose()?;
-    let suite = Suite::of_tests(program, workspace.tree().join("crates/mm"), &workspace.work, 300.0)?;
-    let mut judges = vec![Judge { name: SUITES[0], suite, budget: options.budget }];
     let Some(command) = command else { return Ok(judges) };
     let mut add = |name, budget, cases| -> Result<()> {
         let suite =
@@ -192,10 +203,10 @@ fn judges(workspace: &Workspace, options: &Options) -> Result<Vec<Judge>> {
         Ok(())
     };
     if let Some(budget) = options.counts {
-        add(SUITES[1], budget, counts::cases(&workspace.root)?)?;
+        add(SUITES[2], budget, counts::cases(&workspace.root)?)?;
     }
     if let Some(budget) = options.chaos {
-        add(SUITES[2], budget, workspace.cases()?)?;
+        add(SUITES[3], budget, workspace.cases()?)?;
     }
     Ok(judges)
 }

@@ -58,7 +58,7 @@ impl Results {
 
     /// A table by room, followed by the survivors.
     pub fn show(&self, compiled: &[&Mutant], uncompilable: usize) -> String {
-        let mut rooms: BTreeMap<&str, [usize; 9]> = BTreeMap::new();
+        let mut rooms: BTreeMap<&str, [usize; 10]> = BTreeMap::new();
         let mut survivors = String::new();
         for mutant in compiled {
             let outcomes = crate::SUITES.map(|suite| self.of(suite, mutant));
@@ -69,8 +69,9 @@ impl Results {
             let open = !caught.contains(&true) && survived(outcomes[0]);
             let hung = outcomes.contains(&Some(&Outcome::Hung));
             let not_run = outcomes[0].is_none();
-            let [mm, counts, chaos] = caught;
-            let columns = [true, mutant.listed, mm, counts, chaos, hung, open, open && unreached, not_run];
+            let [mm, simulated, counts, chaos] = caught;
+            let nowhere = open && unreached;
+            let columns = [true, mutant.listed, mm, simulated, counts, chaos, hung, open, nowhere, not_run];
             for room in [mutant.room(), "~ all"] {
                 let counts = rooms.entry(room).or_default();
                 (0..columns.len()).for_each(|i| counts[i] += usize::from(columns[i]));
@@ -79,7 +80,7 @@ impl Results {
                 let tried = if outcomes.iter().all(|&outcome| survived(outcome)) {
                     ""
                 } else {
-                    " (not tried by all three)"
+                    " (not tried by all)"
                 };
                 let reach = if unreached { " (not reached)" } else { "" };
                 let line = format!("line {}, {}{reach}{tried}\n", mutant.line, mutant.key);
@@ -87,9 +88,9 @@ impl Results {
             }
         }
         let mut table = String::from(
-            "| room | mutants | listed | caught by tests of mm | by counts | by the random program | of all these hung | left | of these not reached | not run |\n",
+            "| room | mutants | listed | caught by tests of mm | by those of the simulated machine | by counts | by the random program | of all these hung | left | of these not reached | not run |\n",
         );
-        table.push_str("|---|---|---|---|---|---|---|---|---|---|\n");
+        table.push_str("|---|---|---|---|---|---|---|---|---|---|---|\n");
         for (room, counts) in rooms {
             let counts = counts.map(|count| count.to_string()).join(" | ");
             table.push_str(&format!("| {} | {counts} |\n", room.trim_start_matches("~ ")));

@@ -95,15 +95,20 @@ pub struct Suite {
 
 impl Suite {
     /// Run each test of a test program in `directory` once, and record which mutants it reaches. Tests that take longer
-    /// than `limit` seconds are skipped.
-    pub fn of_tests(program: PathBuf, directory: PathBuf, work: &Path, limit: f64) -> Result<Suite> {
+    /// than `limit` seconds are skipped. The recording gets `name`.
+    pub fn of_tests(
+        program: PathBuf,
+        directory: PathBuf,
+        work: &Path,
+        (name, limit): (&str, f64),
+    ) -> Result<Suite> {
         let mut suite = Suite::new(Kind::Test, program, directory, work);
         let listed = suite.command().args(["--list", "--format", "terse"]).output()?;
         ensure!(listed.status.success(), "the tests cannot be listed");
         let text = String::from_utf8(listed.stdout)?;
         let names = text.lines().filter_map(|line| line.strip_suffix(": test"));
         let case = |name: &str| Case { name: name.to_owned(), words: name.to_owned(), counts: None };
-        suite.record_or_load("tests.json", names.map(case).collect(), limit)?;
+        suite.record_or_load(&format!("{name}.json"), names.map(case).collect(), limit)?;
         Ok(suite)
     }
 
