@@ -2,6 +2,7 @@
 
 use crate::fragment::target::Fragmentation;
 use crate::spec::{FailSpec, MachineSpec, SwapSpec};
+use crate::timeline::SharedTimeline;
 use kernel::GroupSpec;
 use mm::knobs::Knob;
 use mm::policy::MakePolicy;
@@ -85,6 +86,8 @@ pub struct RunConfig {
     /// ([`Outcome::task_time`](crate::Outcome::task_time)); without them, that of `profile` is there, too. Changes
     /// nothing else.
     pub task_time: bool,
+    /// Told of everything that happens. Changes nothing else.
+    pub timeline: Option<SharedTimeline>,
     /// Stop CPUs in the middle of the memory manager's work, at one point in this many on average, so that other CPUs
     /// overtake them: to find races, not to measure. The seed decides where, and for how long.
     pub preempt: Option<u32>,
@@ -132,6 +135,7 @@ impl RunConfig {
             placement: false,
             profile: false,
             task_time: false,
+            timeline: None,
             preempt: None,
             validate_every_op: false,
             validate_sometimes: false,

@@ -10,7 +10,8 @@
 //!   - the oracle knows what every address must read and stops the run at the first wrong byte;
 //!   - the bound knows how few flushes any safe policy needs and stops the run at the first missing one;
 //!   - the optimum knows how few refaults any replacement policy could have;
-//!   - the profile is a tree of where CPU time went.
+//!   - the profile is a tree of where CPU time went;
+//!   - a timeline is told of everything as it happens ([`Timeline`]).
 //!
 //! A run is a function of its configuration and its seed: it depends on no host time, no address and no order of a hash
 //! table. A machine and its costs are described in TOML ([`spec`]), each number with its source.
@@ -47,6 +48,7 @@ mod simulation;
 pub mod spec;
 mod stale;
 mod tables;
+mod timeline;
 pub mod tlb;
 mod visits;
 mod waiting;
@@ -65,4 +67,5 @@ pub use policies::check_policy;
 pub use profile::{ProfileNode, ProfileWork, TaskTime};
 pub use run::run;
 pub use spec::{CostRow, FailSpec, MachineSpec, SpecError, SwapSpec};
+pub use timeline::{Happening, Levels, Moment, NewTask, ProcessPages, SharedTimeline, Stop, Timeline};
 pub use waiting::{LineOutcome, LockOutcome, LockTally};

@@ -5,6 +5,7 @@
 
 mod host;
 mod io;
+mod observed;
 mod point;
 
 use crate::config::RunConfig;
@@ -13,12 +14,13 @@ use crate::cpu::{Class, Cpu, END, add};
 use crate::device::Device;
 use crate::flush_fault::FlushFaults;
 use crate::memory::Memory;
-use crate::observers::{Context, Observers};
+use crate::observers::Observers;
 use crate::preempt::Preempt;
-use crate::profile::{Kind, Profiler, Turn};
+use crate::profile::{Kind, Turn};
 use crate::sched::{Key, Picked, Sched, TaskId};
 use crate::spec::{Hardware, MachineSpec};
 use crate::tables::Tables;
+use crate::timeline::Happening;
 use crate::tlb::Tlb;
 use crate::waiting::Waiting;
 use kernel::Task;
@@ -149,10 +151,6 @@ impl SimMachine {
         );
     }
 
-    fn context(&self) -> Context<'_> {
-        Context { cpus: &self.cpus, cpu: self.current.get(), task: self.task.get() }
-    }
-
     /// How much of `picos` of user mode the current CPU works in one go. One that runs in turn with others stops where
     /// its turn ends, or where something happens.
     #[inline]
@@ -218,14 +216,6 @@ impl SimMachine {
         self.memory.read(cpu, pfn, lines)
     }
 
-    /// Call `then` with the profile, if there is one, after it has attributed all work so far to its current place.
-    #[inline]
-    pub(crate) fn profiled<T>(&self, then: impl FnOnce(&Profiler) -> T) -> Option<T> {
-        let profile = self.observers.profile.as_deref()?;
-        profile.settle(&self.work, self.spec.costs());
-        Some(then(profile))
-    }
-
     #[cold]
     #[inline(never)]
     fn write_shared(&self, line: SharedLine) {
@@ -240,22 +230,6 @@ impl SimMachine {
         if let Some(waiting) = &self.waiting {
             waiting.write_frame(writer);
         }
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn enter_scope(&self, scope: Scope) {
-        self.profiled(|profile| profile.enter(scope));
-        self.observers.enter(scope, &self.context());
-        self.point();
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn leave_scope(&self, scope: Scope) {
-        self.profiled(|profile| profile.leave(scope));
-        self.observers.leave(scope, &self.context());
-        self.point();
     }
 
     /// The current CPU switches to a space; `None`: to a kernel task or to idle. Returns whether it ran another.
@@ -279,12 +253,14 @@ impl SimMachine {
         let times = (clock.get(), kernel.get());
         let counts = self.work.each_ref().map(Cell::get);
         self.profiled(|profile| profile.mute(true));
+        self.observers.mute(true);
         self.waiting.iter().for_each(|waiting| waiting.mute(true));
         let result = self.stoppable(false, work);
         self.waiting.iter().for_each(|waiting| waiting.mute(false));
         clock.set(times.0);
         kernel.set(times.1);
         self.work.iter().zip(counts).for_each(|(now, before)| now.set(before));
+        self.observers.mute(false);
         self.profiled(|profile| profile.mute(false));
         result
     }
@@ -491,14 +467,16 @@ impl Machine for SimMachine {
         add(&sender.counts.ipis_sent, count);
         let sent = sender.clock.get();
         let deliver = self.spec.costs().hardware(Hardware::IpiDeliver);
-        self.observers.round(targets);
+        self.observers.round(targets, || self.context());
         let mut slowest = 0;
         for target in targets.iter() {
             add(&self.cpus[target.index()].counts.ipis_received, 1);
             let took = self.interrupt(target.index(), sent + deliver, || {
                 let start = self.clock();
+                self.observers.receives(|| self.context());
                 self.spend_hardware(Hardware::IpiReceive, 1);
                 self.observers.answer(|| remote(target));
+                self.observers.happens(|| self.context(), Happening::Answers);
                 self.clock() - start
             });
             slowest = slowest.max(took);
@@ -522,7 +500,7 @@ impl Machine for SimMachine {
         let me = self.current.get();
         let mut others = CpuSet::EMPTY;
         (0..self.cpus.len()).filter(|&cpu| cpu != me).for_each(|cpu| others.insert(CpuId(cpu as u16)));
-        self.observers.round(&others);
+        self.observers.round(&others, || self.context());
         self.observers.flushed(me);
         match what {
             Broadcast::All if !self.flush_fails(Flush::All) => {
@@ -537,7 +515,7 @@ impl Machine for SimMachine {
 
     fn submit(&self, io: Io) {
         self.assert_frames(io.frame, io.pages);
-        self.observers.submitted(&io);
+        self.observers.submitted(&io, || self.context());
         if !io.write {
             (0..io.pages).for_each(|i| self.tables.release(io.frame.add(i)));
         }

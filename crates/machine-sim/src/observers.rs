@@ -17,6 +17,7 @@ use crate::profile::{Kind, Profiler};
 use crate::promises::Promises;
 use crate::sched::TaskId;
 use crate::spec::MachineSpec;
+use crate::timeline::{Happening, Teller};
 use mm::event::{Concern, Event};
 use mm::hot::PageName;
 use mm::machine::{Compressor, CpuSet, Io, ObjectPlace, Scope, ZoneSight};
@@ -30,10 +31,12 @@ pub(crate) struct Context<'m> {
     /// The current CPU, and the task that runs on it.
     pub(crate) cpu: usize,
     pub(crate) task: TaskId,
+    /// Whether an interrupt has stopped that task.
+    pub(crate) in_interrupt: bool,
 }
 
 impl Context<'_> {
-    fn clock(&self) -> u64 {
+    pub(crate) fn clock(&self) -> u64 {
         self.cpus[self.cpu].clock.get()
     }
 }
@@ -67,6 +70,8 @@ pub(crate) struct Observers {
     pub(crate) moves: Option<RefCell<Moves>>,
     /// Compares placement in tiers with the best possible one.
     pub(crate) placement: Option<RefCell<Placement>>,
+    /// Told of everything.
+    pub(crate) timeline: Option<RefCell<Teller>>,
     /// Keeps a tree of where CPU time went.
     pub(crate) profile: Option<Rc<Profiler>>,
     /// Nanoseconds that allocations waited for the flush that their frame owed.
@@ -102,6 +107,7 @@ impl Observers {
             optimum: config.optimum.then(|| RefCell::new(Optimum::new(frames, memory))),
             moves: config.moves.then(RefCell::default),
             placement: placement.map(RefCell::new),
+            timeline: config.timeline.clone().map(|timeline| RefCell::new(Teller::new(timeline))),
             profile: (config.profile || config.task_time).then(|| {
                 let devices = spec.devices().iter().map(|device| device.name.clone());
                 Rc::new(Profiler::new(devices.collect(), config.task_time))
@@ -113,7 +119,12 @@ impl Observers {
             operations: RefCell::default(),
             throughput: Cell::new(0),
             stale_entry: RefCell::default(),
-            listens: config.verify || config.bound || config.optimum || config.placement || config.moves,
+            listens: config.verify
+                || config.bound
+                || config.optimum
+                || config.placement
+                || config.moves
+                || config.timeline.is_some(),
             answering: Cell::new(false),
         })
     }
@@ -143,7 +154,7 @@ impl Observers {
 
     /// Whether some observer wants to know in which scopes tasks are.
     pub(crate) fn watches_scopes(&self) -> bool {
-        self.profile.is_some() || self.moves.is_some()
+        self.profile.is_some() || self.moves.is_some() || self.timeline.is_some()
     }
 
     /// What some observer has found wrong since the last call.
@@ -179,6 +190,7 @@ impl Observers {
         tell(&self.bound, |bound| bound.event(context.cpu, event, args, holds));
         tell(&self.optimum, |optimum| optimum.event(event, args));
         tell(&self.placement, |placement| placement.event(event, args));
+        tell(&self.timeline, |timeline| timeline.tell(context, Happening::Event(event, args)));
         if event == Event::MmPageAlloc {
             tell(&self.moves, |moves| moves.latency.allocated(context.task, args[1], context.clock()));
         }
@@ -205,13 +217,26 @@ impl Observers {
         }
     }
 
+    /// Tell the timeline of something.
+    #[inline]
+    pub(crate) fn happens<'m>(&self, context: impl FnOnce() -> Context<'m>, what: Happening<'_>) {
+        tell(&self.timeline, |timeline| timeline.tell(&context(), what));
+    }
+
+    /// From now on there is one reason more (`true`), or less, to draw nothing of what happens. It begins with one.
+    pub(crate) fn mute(&self, mute: bool) {
+        tell(&self.timeline, |timeline| timeline.mute(mute));
+    }
+
     /// A task enters a scope.
     pub(crate) fn enter(&self, scope: Scope, context: &Context<'_>) {
+        tell(&self.timeline, |timeline| timeline.tell(context, Happening::Enters(scope)));
         tell(&self.moves, |moves| moves.latency.enter(scope, context.task, context.clock()));
     }
 
     /// A task leaves a scope.
     pub(crate) fn leave(&self, scope: Scope, context: &Context<'_>) {
+        tell(&self.timeline, |timeline| timeline.tell(context, Happening::Leaves(scope)));
         tell(&self.moves, |moves| moves.latency.leave(scope, context.task));
     }
 
@@ -239,18 +264,20 @@ impl Observers {
     }
 
     /// A transfer is submitted.
-    pub(crate) fn submitted(&self, io: &Io) {
+    pub(crate) fn submitted<'m>(&self, io: &Io, context: impl FnOnce() -> Context<'m>) {
+        tell(&self.timeline, |timeline| timeline.submitted(&context(), io));
         tell(&self.content, |content| content.begin(io));
         tell(&self.packing, |packing| packing.begin(io));
         tell(&self.optimum, |optimum| optimum.transfer(io));
     }
 
-    /// Transfers have ended. `done`: they have not failed.
-    pub(crate) fn transferred<'io>(&self, parts: impl Iterator<Item = &'io Io>, done: bool) {
-        if self.content.is_none() && self.packing.is_none() {
+    /// Transfers have ended at `now`. `done`: they have not failed.
+    pub(crate) fn transferred<'io>(&self, now: u64, parts: impl Iterator<Item = &'io Io>, done: bool) {
+        if self.content.is_none() && self.packing.is_none() && self.timeline.is_none() {
             return;
         }
         parts.for_each(|io| {
+            tell(&self.timeline, |timeline| timeline.transferred(now, io, done));
             tell(&self.content, |content| content.finish(io, done));
             tell(&self.packing, |packing| packing.finish(io, done));
         });
@@ -323,7 +350,8 @@ impl Observers {
     }
 
     /// A CPU asks others to flush.
-    pub(crate) fn round(&self, targets: &CpuSet) {
+    pub(crate) fn round<'m>(&self, targets: &CpuSet, context: impl FnOnce() -> Context<'m>) {
+        tell(&self.timeline, |timeline| timeline.asks(&context(), targets));
         tell(&self.bound, |bound| bound.round(targets));
     }
 
@@ -332,6 +360,11 @@ impl Observers {
         let before = self.answering.replace(true);
         work();
         self.answering.set(before);
+    }
+
+    /// An interrupt asks the current CPU to flush.
+    pub(crate) fn receives<'m>(&self, context: impl FnOnce() -> Context<'m>) {
+        tell(&self.timeline, |timeline| timeline.receives(&context()));
     }
 
     /// The current CPU spent time that no kind of work counts.

@@ -12,6 +12,7 @@ use crate::preempt::LockWatch;
 use crate::sched::{Key, Next, TICK, TaskId};
 use crate::simulation::{Simulation, TaskKind};
 use crate::spec::MachineSpec;
+use crate::timeline::{Happening, Stop};
 use mm::api::{Daemon, SwapArea};
 use mm::knobs::{Knob, KnobError, Knobs};
 use mm::lock;
@@ -137,13 +138,15 @@ fn drive<'s, P: Program>(
 ) -> Result<Outcome, RunError> {
     let failed = |reason: String| RunError::Failed { reason, seed: sim.config.seed };
     let machine = sim.machine();
+    machine.observers.mute(false);
     start(sim)?;
     let mut outcome = None;
     let mut hangs = HangDetector::default();
     let limit = sim.config.time_limit.map_or(END, |nanos| nanos.saturating_mul(1000).min(END));
     loop {
-        let new = machine.new_tasks.take().into_iter().map(TaskKind::Program);
-        sim.state.borrow_mut().tasks.extend(new);
+        for task in machine.new_tasks.take() {
+            sim.add_task(TaskKind::Program(task));
+        }
         while let Some(kind) = sim.task(tasks.len() as TaskId) {
             tasks.push(Some(coroutine(sim, kind).map_err(|error| failed(error.to_string()))?));
         }
@@ -158,6 +161,7 @@ fn drive<'s, P: Program>(
                 if outcome.is_none() && hangs.is_hung(machine.cpus[cpu].clock.get(), look) {
                     return Err(failed(format!("deadlock: only daemons go on. {}", sim.waiters())));
                 }
+                sim.show_levels(machine.cpus[cpu].clock.get());
                 run_cpu(sim, tasks, cpu);
             }
             Next::Nothing if outcome.is_some() => break,
@@ -255,6 +259,7 @@ fn run_cpu<'s, P: Program>(sim: &'s Simulation<'s, P>, tasks: &mut [Option<Corou
         | TaskKind::Visitor => (Class::System, None),
     };
     machine.begin_turn(picked, class);
+    machine.observers.happens(|| machine.context(), Happening::Runs);
     if machine.run_space(space) {
         sim.mm().switch(space);
     }
@@ -273,6 +278,7 @@ fn run_cpu<'s, P: Program>(sim: &'s Simulation<'s, P>, tasks: &mut [Option<Corou
         profile.end_turn(picked.task, machine.this_cpu());
         profile.go_to_root(Class::System);
     });
+    machine.observers.happens(|| machine.context(), Happening::Stops(stop(machine, picked.task, ended)));
     if ended {
         machine.unplug();
         tasks[picked.task as usize] = None;
@@ -280,8 +286,20 @@ fn run_cpu<'s, P: Program>(sim: &'s Simulation<'s, P>, tasks: &mut [Option<Corou
     }
     machine.class.set(Class::System);
     machine.waiting.iter().for_each(|waiting| waiting.go_on(cpu, Class::System));
-    if machine.sched.borrow_mut().becomes_idle(cpu) && machine.run_space(None) {
-        sim.mm().switch(None);
+    if machine.sched.borrow_mut().becomes_idle(cpu) {
+        machine.observers.happens(|| machine.context(), Happening::Idles);
+        if machine.run_space(None) {
+            sim.mm().switch(None);
+        }
+    }
+}
+
+/// Why the task of the current CPU does not go on.
+fn stop(machine: &SimMachine, task: TaskId, ended: bool) -> Stop {
+    match machine.sched.borrow().blocked_on(task) {
+        _ if ended => Stop::Ends,
+        Some(_) => Stop::Sleeps,
+        None => Stop::Preempted,
     }
 }
 

@@ -169,8 +169,15 @@ impl<'p, P> Simulation<'p, P> {
             TaskKind::Daemon(Daemon::Kswapd(node) | Daemon::Kcompactd(node)) => Some(node.0),
             _ => None,
         };
-        self.state.borrow_mut().tasks.push(kind);
+        self.add_task(kind);
         self.machine().new_task(node);
+    }
+
+    /// Keep a task, whose number is the next.
+    pub(crate) fn add_task(&self, kind: TaskKind) {
+        let number = self.state.borrow().tasks.len() as TaskId;
+        self.tell_of_task(number, &kind);
+        self.state.borrow_mut().tasks.push(kind);
     }
 
     /// The task of this number, if there is one.

@@ -47,7 +47,8 @@ pub enum Command {
 Examples:
   pagefold run traces/sqlite.pft --memory 50%
   pagefold run zipf:256M --memory 128M --set vm.swappiness=10 --runs 5 --json
-  pagefold run stream:256M --memory 128M --profile-tree --folded stream.folded")]
+  pagefold run stream:256M --memory 128M --profile-tree --folded stream.folded
+  pagefold run traces/sqlite.pft --memory 30% --perfetto sqlite.perfetto")]
     Run(RunArgs),
     /// Run a program under several profiles and show the changes against the first
     #[command(after_help = "\

@@ -1,5 +1,6 @@
 //! `run` and `compare`: check the input, do the runs, show the result.
 
+use super::drawing::Drawing;
 use super::groups::{GroupArg, parse_group};
 use super::options::{On, Style, check_seeds, progress_bar, threads};
 use super::output;
@@ -45,6 +46,10 @@ pub struct RunArgs {
     /// Also write where CPU time went as folded stacks, for flame graphs; an existing FILE is replaced
     #[arg(long, value_name = "FILE")]
     folded: Option<PathBuf>,
+    /// Also draw the run for ui.perfetto.dev: what ran on each CPU, what the memory manager did for each task, flushes,
+    /// transfers, and the counters of /proc/vmstat (docs/perfetto.md); an existing FILE is replaced. Of one run only
+    #[arg(long, value_name = "FILE", conflicts_with = "out")]
+    perfetto: Option<PathBuf>,
     /// Runs with seeds SEED, SEED+1, ...
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     runs: u32,
@@ -193,6 +198,9 @@ pub(super) fn compare(args: &CompareArgs) -> Result<()> {
 
 /// Check the input of `run`.
 pub(super) fn plan_run(args: &RunArgs) -> Result<Plan> {
+    if args.perfetto.is_some() && args.runs > 1 {
+        return Err(Error::Input(format!("--perfetto draws one run, not {}: leave --runs out", args.runs)));
+    }
     let profiles = std::slice::from_ref(&args.profile);
     plan("run", None, profiles, args.runs, &also_run(args, &args.visits()), &args.common)
 }
@@ -206,6 +214,7 @@ pub(super) fn plan_compare(args: &CompareArgs) -> Result<Plan> {
 fn also_run<'a>(args: &'a RunArgs, visits: &'a [Visit]) -> Also<'a> {
     Also {
         folded: args.folded.as_deref(),
+        perfetto: args.perfetto.as_deref(),
         profile_tree: args.profile_tree,
         locks: args.locks,
         visits,
@@ -228,6 +237,7 @@ pub(super) struct Plan {
 struct Also<'a> {
     svg: Option<&'a Path>,
     folded: Option<&'a Path>,
+    perfetto: Option<&'a Path>,
     profile_tree: bool,
     locks: bool,
     visits: &'a [Visit],
@@ -265,18 +275,22 @@ fn plan(
     Ok(plan)
 }
 
-fn carry_out(plan: Plan, also: &Also, args: &ExperimentArgs) -> Result<()> {
+fn carry_out(mut plan: Plan, also: &Also, args: &ExperimentArgs) -> Result<()> {
     let config = rundir::config(&plan.setup, &plan.options())?;
     let out = args.out.as_deref();
     out.map_or(Ok(()), |path| kept::check(path, rundir::plan(&config)).map(drop))?;
     let files = || [also.svg, also.folded].into_iter().flatten();
     files().try_for_each(|path| output::check_beside(path, args.style.json))?;
+    also.perfetto.map_or(Ok(()), output::check_binary)?;
     // The input is good. The directory is locked before time is spent on runs.
     let runs = Resumed::open(out.map(|path| (path, rundir::plan(&config))), Unwritten::GoOn)?;
     interrupt::install()?;
     let setup = plan.setup.clone();
-    let Measurement { records, ended, host_seconds, failed, out_of_time } =
-        measure(plan, &runs, &args.what, also.time)?;
+    let drawing = also.perfetto.map(|path| plan.draw(path)).transpose()?;
+    let measured = measure(plan, &runs, &args.what, also.time);
+    // What was drawn of a run that failed shows why.
+    let drawn = drawing.map_or(Ok(()), Drawing::end);
+    let Measurement { records, ended, host_seconds, failed, out_of_time } = measured?;
     let end = End { failed: failed.why(), out_of_time };
     // The result is shown even if a run could not be written.
     let kept = runs.written().and_then(|()| out.map_or(Ok(()), |path| rundir::save_end(path, &end)));
@@ -309,6 +323,7 @@ fn carry_out(plan: Plan, also: &Also, args: &ExperimentArgs) -> Result<()> {
     let json = to_json(&summary)?;
     out.map_or(Ok(()), |path| rundir::save_summary(path, &text, &json))?;
     save(false)?;
+    drawn?;
     output::check_same_work(summary.same_work, "profiles")?;
     failed.first()
 }
@@ -382,6 +397,15 @@ impl Plan {
         Ok(())
     }
 
+    /// Draw the only run.
+    fn draw(&mut self, path: &Path) -> Result<Drawing> {
+        let cell = &mut self.cells[0];
+        let program = program_name(&cell.program_name);
+        let drawing = Drawing::begin(path, program, &cell.machine)?;
+        cell.config.timeline = Some(drawing.timeline());
+        Ok(drawing)
+    }
+
     /// What determines the runs besides the setup.
     fn options(&self) -> String {
         let RunConfig { verify, bound, optimum, moves, placement, profile, preempt, visits, .. } =
@@ -396,6 +420,12 @@ impl Plan {
         self.cells[0].machine.check_groups(&groups)?;
         self.set(|config| config.groups.clone_from(&groups))
     }
+}
+
+/// What a program is called among its threads: a trace's name, or what a built-in one is called.
+fn program_name(text: &str) -> &str {
+    let file = Path::new(text).file_stem().and_then(|name| name.to_str()).unwrap_or(text);
+    file.split(':').next().unwrap_or(file)
 }
 
 /// The finished runs of an experiment.

@@ -5,6 +5,7 @@ mod boot;
 mod bound;
 mod curve;
 mod doctor;
+mod drawing;
 mod experiment;
 mod explain;
 mod groups;

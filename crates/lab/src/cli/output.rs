@@ -5,8 +5,9 @@ use crate::error::{Error, Result};
 use crate::human;
 use crate::list::Listing;
 use serde::Serialize;
+use std::fs::File;
 use std::io::{ErrorKind, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Print `text`. A reader that is gone is not an error of the command.
 pub fn print(text: &str) -> Result<()> {
@@ -67,6 +68,14 @@ pub fn check_beside(path: &Path, as_json: bool) -> Result<()> {
     check_file(path)
 }
 
+/// [`check_file`] for a file that is not text.
+pub fn check_binary(path: &Path) -> Result<()> {
+    match is_stdout(path) {
+        true => Err(Error::input("'-' is standard output, where the result is printed; name a file")),
+        false => check_file(path),
+    }
+}
+
 /// Refuse a path at which no file can be created, before time is spent on its contents. Change nothing.
 pub fn check_file(path: &Path) -> Result<()> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
@@ -91,17 +100,40 @@ pub fn save(path: &Path, text: &str) -> Result<()> {
     if is_stdout(path) {
         return print(text);
     }
-    let refuse = |error: std::io::Error| Error::write(path, &error);
-    let end = path.canonicalize().unwrap_or_else(|_| path.to_owned());
-    if end.exists() && !end.is_file() {
-        return std::fs::write(&end, text).map_err(refuse);
+    let (mut file, part) = Part::create(path)?;
+    part.keep(file.write_all(text.as_bytes()))
+}
+
+/// A file that is being written. One that exists stays until all of it is written; a device or a pipe is written to.
+pub struct Part {
+    path: PathBuf,
+    /// Where it is written, and where it goes then; `None`: it is written in place.
+    names: Option<(PathBuf, PathBuf)>,
+}
+
+impl Part {
+    /// Begin to write a file.
+    pub fn create(path: &Path) -> Result<(File, Part)> {
+        let end = path.canonicalize().unwrap_or_else(|_| path.to_owned());
+        let names = (!end.exists() || end.is_file()).then(|| {
+            let mut part = end.clone().into_os_string();
+            part.push(".part");
+            (PathBuf::from(part), end.clone())
+        });
+        let file = File::create(names.as_ref().map_or(&end, |(part, _)| part));
+        let file = file.map_err(|error| Error::write(path, &error))?;
+        Ok((file, Part { path: path.to_owned(), names }))
     }
-    let mut part = end.clone().into_os_string();
-    part.push(".part");
-    let written = std::fs::write(&part, text).and_then(|()| std::fs::rename(&part, &end));
-    written.map_err(|error| {
-        // The first error matters. The incomplete file must not stay.
-        let _ = std::fs::remove_file(&part);
-        refuse(error)
-    })
+
+    /// Give the file its name if all of it was `written`; otherwise it does not stay.
+    pub fn keep(self, written: std::io::Result<()>) -> Result<()> {
+        let Some((part, end)) = self.names else {
+            return written.map_err(|error| Error::write(&self.path, &error));
+        };
+        written.and_then(|()| std::fs::rename(&part, &end)).map_err(|error| {
+            // The first error matters. The incomplete file must not stay.
+            let _ = std::fs::remove_file(&part);
+            Error::write(&self.path, &error)
+        })
+    }
 }

@@ -21,6 +21,13 @@ pub struct Machine {
     pub(super) spec: MachineSpec,
 }
 
+impl Machine {
+    /// The names of its devices, by number.
+    pub fn devices(&self) -> Vec<String> {
+        self.spec.devices().iter().map(|device| device.name.clone()).collect()
+    }
+}
+
 /// The cost of one unit of a kind of work.
 #[derive(Clone, Debug)]
 pub struct Cost {

@@ -4,11 +4,15 @@
 //! statistics and output can be understood and tested without a simulator.
 
 mod machine;
+mod perfetto;
 mod program;
 mod run;
 mod traces;
 
 pub use machine::{DEFAULT_MACHINE, Machine, machines};
-pub use machine_sim::{FailSpec, Fragmentation, GroupSpec, PROCESSES, RunConfig, SwapSpec, Visit};
+pub use machine_sim::{
+    FailSpec, Fragmentation, GroupSpec, PROCESSES, RunConfig, SharedTimeline, SwapSpec, Visit,
+};
+pub use perfetto::Perfetto;
 pub use program::{Program, programs};
 pub use traces::{RecordRequest, import_lackey, info, record};

@@ -1,5 +1,6 @@
 //! The command end to end, as a shell runs it.
 
+mod drawing;
 mod explaining;
 mod files;
 mod groups;

@@ -100,7 +100,7 @@ impl SimMachine {
         let (ended, next) = self.devices.borrow_mut()[device].end(devices_now, tag);
         let done = !self.devices.borrow_mut()[device].note_end(now, &ended);
         self.expect_end(device, next);
-        self.observers.transferred(ended.parts(), done);
+        self.observers.transferred(now, ended.parts(), done);
         (ended, done)
     }
 }

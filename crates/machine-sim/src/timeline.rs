@@ -1,0 +1,261 @@
+//! A run as it happens, for tools that draw it.
+//!
+//! A timeline is told of what happens in the order in which the simulator does it. For each CPU and for each task that
+//! is the order of time; one CPU may be ahead of another by what it did in one go. It changes nothing.
+
+use crate::observers::Context;
+use crate::sched::TaskId;
+use crate::simulation::{Simulation, TaskKind};
+use mm::api::Daemon;
+use mm::event::Event;
+use mm::machine::{CpuSet, Io, Scope};
+use mm::stat::Stat;
+use mm::table::Resident;
+use mm::units::PAGE_SIZE;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::{Arc, Mutex};
+
+/// Draws a run.
+pub trait Timeline: Send {
+    /// Something happens.
+    fn happens(&mut self, at: Moment, what: Happening<'_>);
+}
+
+/// When and where something happens.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Moment {
+    /// Picoseconds since the run began.
+    pub picos: u64,
+    /// The CPU; 0 if none does it.
+    pub cpu: u32,
+    /// The task that runs on the CPU; `None`: an interrupt does it, or no CPU.
+    pub task: Option<u32>,
+}
+
+/// Why a task stops running.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Stop {
+    /// Another one runs in its place; it waits for a CPU.
+    Preempted,
+    /// It sleeps.
+    Sleeps,
+    /// It has ended.
+    Ends,
+}
+
+/// A task as it is when it begins.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum NewTask {
+    /// A task of a program.
+    Program {
+        /// Its process; the first is 0.
+        process: u32,
+        /// Its role in the program.
+        role: u32,
+    },
+    /// A task of the kernel, with its name under Linux.
+    Kernel(String),
+}
+
+/// Pages of a process.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ProcessPages {
+    /// The process; the first is 0.
+    pub process: u32,
+    /// Resident anonymous pages.
+    pub anon: u64,
+    /// Resident pages of files.
+    pub file: u64,
+    /// Resident pages of shmem.
+    pub shmem: u64,
+    /// Pages in swap.
+    pub swap: u64,
+}
+
+/// What a look at the machine shows.
+pub struct Levels<'a> {
+    /// The value of a counter.
+    pub stat: &'a dyn Fn(Stat) -> i64,
+    /// Pages of memory.
+    pub memory: u64,
+    /// Pages of all swap areas, and those of them that are free.
+    pub swap: (u64, u64),
+    /// Processes that have not ended.
+    pub processes: &'a [ProcessPages],
+}
+
+/// What happens.
+pub enum Happening<'a> {
+    /// This task exists from now on, whatever task runs now.
+    Begins(u32, NewTask),
+    /// The CPU begins to run the task, or goes on after it was told that the task stops.
+    Runs,
+    /// The task does not run any more.
+    Stops(Stop),
+    /// The CPU has nothing to run.
+    Idles,
+    /// A scope of the memory manager begins.
+    Enters(Scope),
+    /// It ends.
+    Leaves(Scope),
+    /// An event of the memory manager, with its arguments.
+    Event(Event, [u64; 4]),
+    /// The CPU asks others to flush, in the round of this number.
+    Asks(u64, &'a CpuSet),
+    /// An interrupt tells the CPU of this round, the one that was asked for last.
+    Receives(u64),
+    /// The CPU has done its part of it.
+    Answers,
+    /// A device has ended a transfer that was submitted at a time in picoseconds. `done`: it has not failed.
+    Transfers {
+        /// The transfer.
+        io: &'a Io,
+        /// When it was submitted.
+        since: u64,
+        /// Whether it has not failed.
+        done: bool,
+    },
+    /// A look at the machine, at equal distances in time.
+    Shows(Levels<'a>),
+}
+
+/// A timeline that a run and its caller share.
+#[derive(Clone)]
+pub struct SharedTimeline(pub Arc<Mutex<dyn Timeline>>);
+
+impl fmt::Debug for SharedTimeline {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("SharedTimeline")
+    }
+}
+
+/// Picoseconds between two looks at the machine: 1 ms.
+const LOOK: u64 = 1_000_000_000;
+
+/// Tells a timeline of what the machine reports.
+pub(crate) struct Teller {
+    timeline: SharedTimeline,
+    /// Rounds so far.
+    rounds: u64,
+    /// When transfers were submitted, by device, direction and block.
+    submitted: BTreeMap<(u8, bool, u64), u64>,
+    next_look: u64,
+    /// How many reasons there are to tell nothing. The first is that the run has not begun.
+    muted: u32,
+}
+
+impl Teller {
+    pub(crate) fn new(timeline: SharedTimeline) -> Teller {
+        Teller { timeline, rounds: 0, submitted: BTreeMap::new(), next_look: 0, muted: 1 }
+    }
+
+    pub(crate) fn tell(&self, context: &Context<'_>, what: Happening<'_>) {
+        let task = (!context.in_interrupt).then_some(context.task);
+        self.pass_on(Moment { picos: context.clock(), cpu: context.cpu as u32, task }, what);
+    }
+
+    /// Tell of what no CPU does.
+    pub(crate) fn tell_without_cpu(&self, now: u64, what: Happening<'_>) {
+        self.pass_on(Moment { picos: now, cpu: 0, task: None }, what);
+    }
+
+    pub(crate) fn mute(&mut self, mute: bool) {
+        self.muted = if mute { self.muted + 1 } else { self.muted - 1 };
+    }
+
+    fn pass_on(&self, moment: Moment, what: Happening<'_>) {
+        if self.muted > 0 {
+            return;
+        }
+        self.timeline.0.lock().expect("a timeline does not panic").happens(moment, what);
+    }
+
+    pub(crate) fn asks(&mut self, context: &Context<'_>, targets: &CpuSet) {
+        self.rounds += 1;
+        self.tell(context, Happening::Asks(self.rounds, targets));
+    }
+
+    pub(crate) fn receives(&self, context: &Context<'_>) {
+        self.tell(context, Happening::Receives(self.rounds));
+    }
+
+    pub(crate) fn submitted(&mut self, context: &Context<'_>, io: &Io) {
+        self.submitted.insert((io.device.0, io.write, io.block), context.clock());
+    }
+
+    pub(crate) fn transferred(&mut self, now: u64, io: &Io, done: bool) {
+        let since = self.submitted.remove(&(io.device.0, io.write, io.block)).unwrap_or(now);
+        self.tell_without_cpu(now, Happening::Transfers { io, since, done });
+    }
+
+    /// Whether the next look at the machine is due.
+    pub(crate) fn is_due(&mut self, now: u64) -> bool {
+        let due = now >= self.next_look;
+        if due {
+            self.next_look = now - now % LOOK + LOOK;
+        }
+        due
+    }
+}
+
+impl<P> Simulation<'_, P> {
+    /// Tell the timeline of a new task.
+    pub(crate) fn tell_of_task(&self, task: TaskId, kind: &TaskKind) {
+        let machine = self.machine();
+        let new = || match kind {
+            TaskKind::Program(task) => {
+                NewTask::Program { process: task.process().number(), role: task.start().role }
+            }
+            TaskKind::Daemon(daemon) => NewTask::Kernel(match daemon {
+                Daemon::Kswapd(node) => format!("kswapd{}", node.0),
+                Daemon::Kcompactd(node) => format!("kcompactd{}", node.0),
+                Daemon::Flusher => "flusher".into(),
+                Daemon::Khugepaged => "khugepaged".into(),
+                Daemon::Kpromoted => "kpromoted".into(),
+                Daemon::Zswap => "zswap-shrink".into(),
+                Daemon::ZramUpkeep => "zram-upkeep".into(),
+            }),
+            TaskKind::Visitor | TaskKind::Leaving => NewTask::Kernel("visitor".into()),
+        };
+        if machine.observers.timeline.is_some() {
+            machine.observers.happens(|| machine.context(), Happening::Begins(task, new()));
+        }
+    }
+
+    /// Show the timeline how much memory is used for what, if that is due at `now`.
+    pub(crate) fn show_levels(&self, now: u64) {
+        let Some(teller) = &self.machine().observers.timeline else { return };
+        if !teller.borrow_mut().is_due(now) {
+            return;
+        }
+        let (mm, spec) = (self.mm(), self.machine().spec());
+        let swap = &mm.core().swap;
+        let levels = Levels {
+            stat: &|stat| mm.mmu().stats.read(stat),
+            memory: spec.memory() / PAGE_SIZE,
+            swap: (swap.total(), swap.free_slots()),
+            processes: &self.process_pages(),
+        };
+        teller.borrow().tell_without_cpu(now, Happening::Shows(levels));
+    }
+
+    /// The pages of each process that has a task.
+    fn process_pages(&self) -> Vec<ProcessPages> {
+        let mut spaces = BTreeMap::new();
+        for kind in &self.state.borrow().tasks {
+            if let TaskKind::Program(task) = kind
+                && !task.has_ended()
+            {
+                spaces.insert(task.process().number(), task.space());
+            }
+        }
+        let pages = |(process, space)| {
+            let of = |kind| self.mm().core().tables.tree(space).counts().get(kind).max(0) as u64;
+            let [anon, file, shmem, swap] =
+                [Resident::Anon, Resident::File, Resident::Shmem, Resident::Swap].map(of);
+            ProcessPages { process, anon, file, shmem, swap }
+        };
+        spaces.into_iter().map(pages).collect()
+    }
+}
