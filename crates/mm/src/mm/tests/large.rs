@@ -229,7 +229,9 @@ impl World {
         }
         match reach(mm, space, page, store, 6) {
             Ok((pfn, writable)) => {
-                machine.hold(page, pfn, writable);
+                // A store through the translation of a clean entry looks at the entry again, and marks it dirty.
+                let dirty = self.entry(space, at).is_some_and(|run| run.entry.has(Bits::DIRTY));
+                machine.hold(page, pfn, writable && dirty);
                 Some(pfn)
             }
             Err(FaultError::Segv) => None,
