@@ -3,6 +3,7 @@
 extern crate std;
 
 mod large;
+mod places;
 mod waits;
 
 use super::*;

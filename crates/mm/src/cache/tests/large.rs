@@ -228,6 +228,27 @@ fn folio_only_partly_on_the_device_is_dropped() {
     assert_eq!(read(&core, file, 0, 4), [virgin(DISK, 0), virgin(DISK, 1), 0, 0]);
 }
 
+/// The folio could not be read, and the file was cut in its middle since and has grown again.
+#[test]
+fn failed_folio_only_partly_on_the_device_is_read_in_parts() {
+    let core = large_store(4096, 2, 128);
+    let file = disk_file(&core, 0, 0);
+    write(&core, file, 0, 4 * PAGE_SIZE, 7);
+    sync(&core, file, 0, u64::MAX);
+    assert_eq!(orders(&core, file), [(0, 2)]);
+    let held = any_cached(&core, file, 0).unwrap();
+    core.frames[held].get(1);
+    // As after a read that has failed.
+    core.frames[held].clear(FrameFlags::UPTODATE);
+    (0..4).for_each(|page| core.machine.set_stamp(held.add(page), 13));
+    truncate(&core, file, 2);
+    assert_eq!(orders(&core, file), [(0, 2)], "a folio in use is not split");
+    core.cache.set_size(file, 4 * PAGE_SIZE);
+    core.put(held);
+    assert_eq!(read(&core, file, 0, 4), [7, 7, 0, 0]);
+    check(&core);
+}
+
 #[test]
 fn evicted_folio_leaves_a_shadow_for_each_page() {
     let core = large_store(4096, 9, 2048);

@@ -37,6 +37,76 @@ fn shmem_page_that_is_truncated_while_it_is_read_is_beyond_the_end() {
     check(&core);
 }
 
+/// The truncation waits until the device has read the page, and takes it before its reader wakes.
+#[test]
+fn disk_page_that_is_truncated_while_it_is_read_is_beyond_the_end() {
+    for end in 0..3 {
+        let core = store(4096, 8);
+        let file = disk_file(&core, 0, 3);
+        *core.machine.idle.lock() =
+            Some(Box::new(move |_| with_store(|core| truncate(core, only_file(core).0, end))));
+        let outcome = core.cache.get_page(&core, file, PageIndex(end), ReadHint::default(), ROOT);
+        assert!(matches!(outcome, Err(CacheError::BeyondEnd)), "page {end}: {outcome:?}");
+        while core.machine.end_one() {}
+        check(&core);
+    }
+}
+
+/// Reclaim holds the lock of the page, and moves it to swap.
+#[test]
+fn shmem_page_that_enters_swap_while_a_truncation_waits_for_it_loses_its_slot() {
+    let core = store(4096, 8);
+    let (file, pfn) = shmem_file(&core, 7);
+    core.frames[pfn].get(1);
+    core.lock_folio(pfn);
+    while_waiting(&core, |core| {
+        let Some(pfn) = only_file(core).1 else { return };
+        assert!(core.cache.write_page_start(core, pfn, &mut Default::default()));
+        core.unlock_folio(pfn);
+        core.put(pfn);
+    });
+    truncate(&core, file, 0);
+    assert_eq!((core.swap.free_slots(), core.cache.file(file).cached()), (8, 0));
+    check(&core);
+}
+
+/// Its first read has failed, and a task that is about to read it again waits for another that does so.
+#[test]
+fn page_that_was_read_and_written_meanwhile_is_not_read_again() {
+    let core = store(4096, 8);
+    let file = disk_file(&core, 0, 1);
+    read(&core, file, 0, 1);
+    let folio = core.cache.lookup(&core, file, PageIndex(0)).unwrap();
+    core.frames[folio.head].clear(FrameFlags::UPTODATE);
+    core.lock_folio(folio.head);
+    while_waiting(&core, |core| {
+        let pfn = only_file(core).1.unwrap();
+        core.frames[pfn].set(FrameFlags::UPTODATE);
+        core.machine.set_stamp(pfn, 7);
+        core.cache.mark_dirty(core, pfn);
+        core.unlock_folio(pfn);
+    });
+    core.cache.read_again(&core, (file, PageIndex(0)), folio);
+    core.put(folio.head);
+    while core.machine.end_one() {}
+    assert_eq!(read(&core, file, 0, 1), [7]);
+    check(&core);
+}
+
+/// The device reads the page, and no task holds it.
+#[test]
+fn page_under_write_back_is_not_dropped() {
+    let core = store(4096, 8);
+    let file = disk_file(&core, 0, 1);
+    write(&core, file, 0, PAGE_SIZE, 7);
+    assert!(!reclaim(&core, any_cached(&core, file, 0).unwrap()), "it is written first");
+    assert_eq!(drop_clean(&core), 0);
+    while core.machine.end_one() {}
+    assert_eq!(drop_clean(&core), 1);
+    assert_eq!(read(&core, file, 0, 1), [7]);
+    check(&core);
+}
+
 /// A task has added the page and has not filled it with zeroes yet.
 #[test]
 fn new_shmem_page_is_read_once_it_is_filled() {
