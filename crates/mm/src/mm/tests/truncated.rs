@@ -5,6 +5,7 @@
 
 use super::*;
 use crate::table::Resident;
+use std_alloc::boxed::Box;
 
 const AT: Vpn = Vpn(0x5000);
 const PAGES: u64 = 4;
@@ -43,6 +44,20 @@ impl Bench {
     fn cut(&self) {
         self.mm.core.cache.set_size(self.file, 0);
         self.mm.core.cache.truncate(&self.mm.core, self.file, PageIndex(0));
+    }
+
+    /// Change the size of the file while a task waits for its first folio, which another task holds locked.
+    fn cut_while_waiting(&'static self, sizes: &'static [u64]) {
+        let core = &self.mm.core;
+        let head = core.cache.lookup(core, self.file, PageIndex(0)).unwrap().head;
+        core.lock_folio(head);
+        core.put(head);
+        *self.mm.machine().idle.lock() = Some(Box::new(move |_| {
+            core.unlock_folio(head);
+            for pages in sizes {
+                self.mm.ftruncate(self.file, pages * PAGE_SIZE).unwrap();
+            }
+        }));
     }
 
     fn resident(&self) -> [i64; 3] {
@@ -120,4 +135,35 @@ fn store_to_a_truncated_page_gets_sigbus() {
     assert_eq!(bench.resident(), [0, 3, 0]);
     bench.mm.munmap(bench.space, AT, PAGES).unwrap();
     bench.mm.validate().unwrap();
+}
+
+/// The file is empty for a moment: what is in it again are holes.
+#[test]
+fn a_fault_does_not_map_a_page_that_was_truncated_while_it_waited() {
+    for kind in [FileKind::Shmem, DISK] {
+        let bench: &'static Bench = Box::leak(Box::new(Bench::new(kind)));
+        let (mm, space) = (&bench.mm, bench.space);
+        let load = || reach(mm, space, AT, false, 4).map(|(pfn, _)| mm.machine().stamp(pfn));
+        mm.write(bench.file, 0, PAGE_SIZE, GroupId(0), &mut |pfn, _, _| mm.machine().set_stamp(pfn, 7))
+            .unwrap();
+        assert_eq!(load(), Ok(7));
+        mm.madvise(space, AT, PAGES, Advice::DontNeed).unwrap();
+        bench.cut_while_waiting(&[0, PAGES]);
+        assert_eq!(load(), Ok(0), "{kind:?}");
+        mm.validate().unwrap();
+    }
+}
+
+/// The fault that waits for the folio keeps it from being split at the new end.
+#[test]
+fn a_fault_does_not_map_a_page_after_an_end_that_came_while_it_waited() {
+    let bench: &'static Bench = Box::leak(Box::new(Bench::of_folios(FileKind::Shmem, 2)));
+    let (mm, space) = (&bench.mm, bench.space);
+    mm.madvise(space, AT, PAGES, Advice::DontNeed).unwrap();
+    bench.cut_while_waiting(&[2]);
+    let load = |page| reach(mm, space, Vpn(AT.0 + page), false, 4).map(drop);
+    assert_eq!(load(2), Err(FaultError::Bus));
+    *mm.machine().idle.lock() = None;
+    assert_eq!([load(1), load(3)], [Ok(()), Err(FaultError::Bus)]);
+    mm.validate().unwrap();
 }
