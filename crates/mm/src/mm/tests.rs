@@ -2,6 +2,7 @@
 
 mod absent;
 mod asks;
+mod collapsed;
 mod damaged;
 mod demoted;
 mod ending;

@@ -150,6 +150,28 @@ fn a_large_folio_that_cannot_be_read_is_not_mapped() {
     bench.mm.validate().unwrap();
 }
 
+/// The page is in memory, so the collapse does not read it. It must not copy it either.
+#[test]
+fn a_page_that_cannot_be_read_is_not_collapsed() {
+    let bench = Bench::new();
+    bench.mm.set_knob(Knob::ThpFilePmd, 1).unwrap();
+    let kind = FileKind::Disk { device: DeviceId(0), block: 5000 };
+    let file = bench.mm.create_file(kind, LARGE * PAGE_SIZE);
+    let backing = Backing::File { file, offset: PageIndex(0), shared: true, writable: true };
+    bench.mm.mmap(bench.space, &request(LARGE_AT, LARGE, backing)).unwrap();
+    bench.fail(0, 1);
+    bench.mm.fadvise(file, 0, PAGE_SIZE, FileAdvice::WillNeed).unwrap();
+    bench.end_transfers();
+    bench.all_have_failed();
+    assert_eq!(bench.mm.collapse(bench.space, LARGE_AT, LARGE), Err(Error::Again));
+    for page in [0, 1, LARGE - 1] {
+        let (pfn, _) = reach(&bench.mm, bench.space, Vpn(LARGE_AT.0 + page), false, 4).unwrap();
+        assert_eq!(bench.mm.machine().stamp(pfn), 10_000 + page, "page {page}");
+    }
+    assert_eq!(bench.mm.collapse(bench.space, LARGE_AT, LARGE), Ok(1));
+    bench.mm.validate().unwrap();
+}
+
 #[test]
 fn a_read_returns_what_came_before_the_failure_or_an_error() {
     let bench = Bench::new();

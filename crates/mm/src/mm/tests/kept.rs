@@ -530,7 +530,9 @@ fn khugepaged_respects_its_limits_for_shmem() {
         (Knob::KhugepagedMaxPtesSwap, 10, 10, true),
     ];
     for (knob, limit, swapped, collapses) in cases {
-        let bench = Bench::new(LARGE, 64, |_| ());
+        // What frames held before must not show in holes.
+        let fill = |machine: &mut TestMachine| (0..8192).for_each(|pfn| machine.set_stamp(Pfn(pfn), 77));
+        let bench = Bench::new(LARGE, 64, fill);
         bench.set(Knob::ThpFilePmd, 1);
         bench.set(Knob::HugepagesEnabled2048, 2);
         bench.map_file(bench.space, LARGE);
