@@ -254,12 +254,13 @@ impl Cache {
     }
 
     /// The folio that holds 2 MiB of a file from `first` on, locked and with a reference, if it can be mapped without
-    /// waiting.
+    /// waiting. `marked`: also if it has the flag READAHEAD.
     pub(crate) fn resident_large<M: Machine>(
         &self,
         memory: &Memory<M>,
         file: FileId,
         first: PageIndex,
+        marked: bool,
     ) -> Option<Pfn> {
         let f = self.file(file);
         memory.charge(Work::CacheLookup, 1);
@@ -267,7 +268,8 @@ impl Cache {
             let tree = f.tree.look();
             let folio = tree.folio(first).filter(|folio| folio.order == PAGEBLOCK_ORDER)?;
             let frame = &memory.frames[folio.head];
-            let unfit = FrameFlags::LOCKED | FrameFlags::READAHEAD;
+            let mut unfit = FrameFlags::LOCKED;
+            unfit.set(FrameFlags::READAHEAD, !marked);
             let fit = frame.has(FrameFlags::UPTODATE) && !frame.has_any(unfit);
             (fit && memory.try_lock_folio(folio.head)).then(|| frame.get(1))?;
             memory.writes_frame(folio.head);

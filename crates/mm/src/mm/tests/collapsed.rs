@@ -132,3 +132,14 @@ fn a_folio_of_2_mib_is_not_replaced_by_another() {
     assert_eq!(bench.collapse(), Ok(1));
     bench.reads();
 }
+
+/// A folio of 2 MiB that was read ahead, and that no reader has come to yet, is mapped as it is, as in Linux.
+#[test]
+fn a_folio_of_2_mib_that_was_read_ahead_is_mapped() {
+    let bench = Bench::new(DISK, PAGEBLOCK_ORDER.0.into());
+    bench.mm.fsync(bench.file).unwrap();
+    let head = bench.head();
+    bench.mm.core.frames[head].set(FrameFlags::READAHEAD);
+    assert_eq!((bench.collapse(), bench.head()), (Ok(1), head));
+    bench.reads();
+}

@@ -73,7 +73,7 @@ fn resident_whole<M: Machine>(
     if range.end > core.cache.file(file).pages() {
         return Err(CollapseError::Unfit.into());
     }
-    if let Some(folio) = core.cache.resident_large(core, file, first) {
+    if let Some(folio) = core.cache.resident_large(core, file, first, true) {
         core.unlock_folio(folio);
         return Ok(folio);
     }

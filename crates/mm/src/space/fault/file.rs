@@ -100,7 +100,7 @@ impl<M: Machine> Fault<'_, M> {
     pub(super) fn file_load(&self, file: FileId, index: PageIndex) -> Result<Served, FaultStop> {
         let _scope = self.core.scope(Scope::DoReadFault);
         if let Some(place) = self.large_place(index)
-            && self.map_cached_large(file, place)?
+            && self.map_cached_large(file, place, false)?
         {
             return Ok(Served::MINOR);
         }

@@ -34,7 +34,7 @@ pub(in crate::space) fn map_whole<M: Machine>(
     (file, first): (FileId, PageIndex),
 ) -> Result<bool, Stop> {
     let fault = place.fault(core, place.start, AccessKind::Load);
-    match fault.map_cached_large(file, PmdMapping { start: place.start, first }) {
+    match fault.map_cached_large(file, PmdMapping { start: place.start, first }, true) {
         Ok(mapped) => Ok(mapped),
         Err(FaultStop::Shortage(shortage)) => Err(Stop::Shortage(shortage)),
         Err(FaultStop::Error(_)) => Ok(false),
@@ -55,9 +55,14 @@ impl<M: Machine> Fault<'_, M> {
         (in_range && place.first.0.is_multiple_of(PAGES)).then_some(place)
     }
 
-    /// Map the folio that is cached for a place, if there is one.
-    pub(super) fn map_cached_large(&self, file: FileId, place: PmdMapping) -> Result<bool, FaultStop> {
-        let Some(folio) = self.core.cache.resident_large(self.core, file, place.first) else {
+    /// Map the folio that is cached for a place, if there is one. `marked`: also if it has the flag READAHEAD.
+    pub(super) fn map_cached_large(
+        &self,
+        file: FileId,
+        place: PmdMapping,
+        marked: bool,
+    ) -> Result<bool, FaultStop> {
+        let Some(folio) = self.core.cache.resident_large(self.core, file, place.first, marked) else {
             return Ok(false);
         };
         let mapped = self.map_large(file, place, folio, false);
