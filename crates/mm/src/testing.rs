@@ -56,6 +56,8 @@ pub(crate) enum Moment {
     Charge(Work),
     /// This event is about to be counted.
     Event(Event),
+    /// A CPU is about to write to this line.
+    Writes(SharedLine),
 }
 
 /// First argument of the `tlb_flush` that the machine itself reports when it flushes all CPUs without asking them.
@@ -542,6 +544,10 @@ impl Machine for TestMachine {
     fn charge(&self, work: Work, count: u64) {
         self.reach(Moment::Charge(work));
         self.work[work as usize].fetch_add(count, Relaxed);
+    }
+
+    fn writes(&self, line: SharedLine) {
+        self.reach(Moment::Writes(line));
     }
 
     fn event(&self, event: Event, args: [u64; 4]) {

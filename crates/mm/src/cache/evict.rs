@@ -52,8 +52,10 @@ impl Cache {
         first: PageIndex,
     ) -> Option<Pfn> {
         loop {
-            let found =
-                self.file(file).tree.look().folio(first).filter(|folio| folio.first(first) < first)?;
+            // The tree stays locked until the reference is taken: otherwise the folio could be freed, and its frame get
+            // another use.
+            let tree = self.file(file).tree.look();
+            let found = tree.folio(first).filter(|folio| folio.first(first) < first)?;
             // A task that has frozen its references takes it out or unfreezes them.
             if memory.try_get(found.head) {
                 return Some(found.head);

@@ -1,6 +1,8 @@
 //! What other tasks do to a page while a task waits for it, or holds its lock.
 
 use super::*;
+use crate::machine::SharedLine;
+use crate::testing::Moment;
 
 /// A shmem file of two pages whose second one holds `stamp`.
 fn shmem_file(core: &MmCore<TestMachine>, stamp: u64) -> (FileId, Pfn) {
@@ -164,5 +166,34 @@ fn unmapped_page_stays_in_the_swap_cache_while_it_is_locked() {
     assert!(!frame.has_any(FrameFlags::LOCKED | FrameFlags::SWAPCACHE));
     core.put(pfn);
     assert_eq!(core.swap.free_slots(), 8);
+    check(&core);
+}
+
+/// A file of a large folio, which is clean.
+fn file_of_a_folio(core: &MmCore<TestMachine>) -> (FileId, Pfn) {
+    core.knobs.set(Knob::FileMaxOrder, 4).unwrap();
+    let file = disk_file(core, 0, 0);
+    write(core, file, 0, 16 * PAGE_SIZE, 1);
+    sync(core, file, 0, u64::MAX);
+    (file, any_cached(core, file, 0).unwrap())
+}
+
+/// A truncation has found the folio at the new end, and takes a reference. If the folio could be evicted before that,
+/// the reference could be to a new folio in the same frames, which its task unlocks without waking any other.
+#[test]
+fn truncation_waits_for_no_folio_that_is_not_the_files() {
+    let core = store(4096, 8);
+    let (file, head) = file_of_a_folio(&core);
+    core.machine.at(Moment::Writes(SharedLine::Frame(head)), move || {
+        with_store(|core| {
+            let kept = core.cache.file(file).tree.try_lock().is_none();
+            if !kept && reclaim(core, head) {
+                assert_eq!(core.new_folio(Order(4), ROOT), Ok(head), "the test needs the same frames");
+                core.lock_folio(head);
+            }
+        });
+    });
+    truncate(&core, file, 5);
+    assert_eq!(read(&core, file, 0, 16), [1; 5]);
     check(&core);
 }
