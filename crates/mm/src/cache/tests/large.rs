@@ -176,6 +176,25 @@ fn folio_in_use_is_not_split_and_reads_zeroes_after_truncation() {
     check(&core);
 }
 
+/// The folio in use is not the file's first, and another file's folio is behind it in memory.
+#[test]
+fn truncation_inside_a_folio_in_use_changes_no_other_page() {
+    let core = large_store(4096, 4, 128);
+    let [file, other] = [0, 1000].map(|block| disk_file(&core, block, 0));
+    write(&core, file, 0, 32 * PAGE_SIZE, 1);
+    write(&core, other, 0, 64 * PAGE_SIZE, 2);
+    let held = core.cache.lookup(&core, file, PageIndex(16)).unwrap().head;
+    assert_eq!(core.frames[held.add(16)].owner(), Owner::File(other), "the test needs neighbours");
+    truncate(&core, file, 20);
+    assert_eq!(orders(&core, file), [(0, 4), (16, 4)]);
+    core.cache.set_size(file, 32 * PAGE_SIZE);
+    let content = read(&core, file, 0, 32);
+    assert!(content[..20].iter().all(|&stamp| stamp == 1) && content[20..].iter().all(|&stamp| stamp == 0));
+    assert_eq!(read(&core, other, 0, 64), [2; 64]);
+    core.put(held);
+    check(&core);
+}
+
 #[test]
 fn parts_after_the_end_are_dropped_at_the_next_split() {
     let core = store(4096, 64);

@@ -197,3 +197,21 @@ fn truncation_waits_for_no_folio_that_is_not_the_files() {
     assert_eq!(read(&core, file, 0, 16), [1; 5]);
     check(&core);
 }
+
+/// The lock's holder is a reader that has added the folio: it sees that the file was cut, and drops the folio again.
+#[test]
+fn truncation_leaves_a_folio_alone_that_a_reader_has_dropped() {
+    let core = store(4096, 8);
+    let (file, head) = file_of_a_folio(&core);
+    core.lock_folio(head);
+    while_waiting(&core, |core| {
+        if let (_, Some(head)) = only_file(core) {
+            core.cache.remove(core, head);
+            core.unlock_folio(head);
+            core.put(head);
+        }
+    });
+    truncate(&core, file, 5);
+    assert_eq!(core.cache.file(file).cached(), 0);
+    check(&core);
+}
