@@ -108,6 +108,8 @@ pub(crate) struct TestMachine {
     objects: Lock<BTreeMap<(Pfn, u32), (ObjectPlace, u64)>>,
     /// Nodes from this one on have memory of half the speed.
     pub slow_from: NodeId,
+    /// Whether all nodes are equally far from each other; else those with close numbers are near.
+    pub equally_far: bool,
     /// Whether the machine stops.
     pub stops: AtomicBool,
     wakes: Lock<BTreeMap<WaitKey, u64>>,
@@ -162,6 +164,7 @@ impl TestMachine {
             compresses: false,
             objects: Lock::default(),
             slow_from: NodeId(u8::MAX),
+            equally_far: false,
             stops: AtomicBool::new(false),
             wakes: Lock::default(),
             young: (true, true),
@@ -356,7 +359,8 @@ impl Machine for TestMachine {
     }
 
     fn distance(&self, from: NodeId, to: NodeId) -> u32 {
-        10 + 10 * from.0.abs_diff(to.0) as u32
+        let steps = from.0.abs_diff(to.0);
+        10 + 10 * u32::from(if self.equally_far { steps.min(1) } else { steps })
     }
 
     fn memory_distance(&self, node: NodeId) -> u32 {

@@ -22,10 +22,16 @@ impl Bench {
     /// A process with pages on the node that all CPUs are on. Two nodes, the first of which is nearer, have memory of
     /// one slower tier. There is no swap.
     fn new(pages: u64, demotion: u64) -> &'static Bench {
+        Bench::with(false, pages, demotion)
+    }
+
+    /// The same; the two nodes may be equally far.
+    fn with(equally_far: bool, pages: u64, demotion: u64) -> &'static Bench {
         let memory: Vec<_> =
             (0..3).map(|node| range(node, ZoneKind::Normal, u32::from(node) * FRAMES, FRAMES)).collect();
         let mut machine = TestMachine::new(&[0], &memory);
         machine.slow_from = NodeId(1);
+        machine.equally_far = equally_far;
         let mm = Mm::new(machine, Config::default()).unwrap();
         mm.set_knob(Knob::DemotionEnabled, demotion).unwrap();
         let space = mm.create_space(ROOT).unwrap();
@@ -86,6 +92,19 @@ fn pages_are_demoted_farther_if_the_nearest_node_is_full() {
     let away = bench.nodes().iter().filter(|&&node| node == 2).count() as i64;
     assert_eq!(away, demoted);
     full.into_iter().for_each(|pfn| core.put(pfn));
+    bench.mm.validate().unwrap();
+}
+
+#[test]
+fn pages_are_demoted_to_each_of_the_nearest_nodes() {
+    let bench = Bench::with(true, 200, 1);
+    let store = |page| bench.mm.machine().set_stamp(bench.frame(page), 1000 + page);
+    (0..bench.pages).for_each(store);
+    (0..40).for_each(|_| reclaim_node(&bench.mm));
+    let load = |page| bench.mm.machine().stamp(bench.frame(page));
+    assert_eq!((0..bench.pages).find(|&page| load(page) != 1000 + page), None);
+    let on = |wanted| bench.nodes().iter().filter(|&&node| node == wanted).count();
+    assert!(on(1) > 20 && on(2) > 20, "{:?}", [0, 1, 2].map(on));
     bench.mm.validate().unwrap();
 }
 
