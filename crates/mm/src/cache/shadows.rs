@@ -4,6 +4,9 @@
 //! queue, in the order in which they lost their last page. There may be one for every eight pages on the lists (with
 //! 64 shadows in a leaf, these are eight times the pages of the lists); if there are more, the oldest are dropped.
 
+#[cfg(test)]
+mod tests;
+
 use super::Cache;
 use super::tree::{NodeChanges, PageTree, ShadowLeaf};
 use crate::lock::{Guard, Lock};

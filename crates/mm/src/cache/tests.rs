@@ -68,7 +68,7 @@ pub(crate) fn check(core: &MmCore<TestMachine>) {
 }
 
 /// Reclaim a folio: write it if it is dirty, else take it out of its cache. Returns whether it was freed.
-fn reclaim(core: &MmCore<TestMachine>, pfn: Pfn) -> bool {
+pub(crate) fn reclaim(core: &MmCore<TestMachine>, pfn: Pfn) -> bool {
     let frame = &core.frames[pfn];
     if !frame.try_get() {
         return false;
@@ -109,7 +109,7 @@ fn reclaim(core: &MmCore<TestMachine>, pfn: Pfn) -> bool {
     gone
 }
 
-fn read(core: &MmCore<TestMachine>, file: FileId, first: u64, pages: u64) -> Vec<u64> {
+pub(crate) fn read(core: &MmCore<TestMachine>, file: FileId, first: u64, pages: u64) -> Vec<u64> {
     let mut stamps = Vec::new();
     let (offset, len) = (first * PAGE_SIZE, pages * PAGE_SIZE);
     core.cache
@@ -144,7 +144,7 @@ fn drop_clean(core: &MmCore<TestMachine>) -> u64 {
     core.cache.ids().map(|file| core.cache.invalidate(core, file, PageIndex(0), PageIndex(MAX_INDEX))).sum()
 }
 
-fn any_cached(core: &MmCore<TestMachine>, file: FileId, from: u64) -> Option<Pfn> {
+pub(crate) fn any_cached(core: &MmCore<TestMachine>, file: FileId, from: u64) -> Option<Pfn> {
     let tree = core.cache.file(file).tree.lock();
     let found = tree
         .folios_in(TreeMark::Folio, from..MAX_INDEX)
