@@ -2,6 +2,7 @@
 
 extern crate std;
 
+mod edges;
 mod large;
 mod places;
 mod waits;

@@ -230,6 +230,26 @@ fn a_write_of_a_part_needs_what_cannot_be_read_and_one_of_all_does_not() {
     assert_eq!(bench.read().1, [8, 6001, 6002, 6003]);
 }
 
+/// The device goes on failing. A page that it could not read stays in memory.
+#[test]
+fn only_a_write_of_the_whole_page_does_without_the_device() {
+    let parts = [(0, PAGE_SIZE, true), (0, PAGE_SIZE - 8, false), (8, PAGE_SIZE - 8, false)];
+    for (page, (at, bytes, whole)) in [0, 2].into_iter().flat_map(|page| parts.map(|part| (page, part))) {
+        let bench = Bench::new();
+        let write = |at, bytes| {
+            let mut source = |pfn, _, _| bench.mm.machine().set_stamp(pfn, 8);
+            bench.mm.write(bench.file, page * PAGE_SIZE + at, bytes, ROOT, &mut source)
+        };
+        bench.fail(0, u32::MAX);
+        assert_eq!(write(0, 8), Err(Error::Io));
+        let outcome = if whole { Ok(bytes) } else { Err(Error::Io) };
+        assert_eq!(write(at, bytes), outcome, "page {page}, {bytes} bytes from {at} on");
+        bench.fail(0, 0);
+        assert_eq!(bench.read().1[page as usize], if whole { 8 } else { 6000 + page });
+        bench.mm.validate().unwrap();
+    }
+}
+
 #[test]
 fn the_error_of_a_write_is_reported_once() {
     for msync in [false, true] {
