@@ -14,6 +14,15 @@ const FOLIO: u64 = 16;
 /// Content that compresses to 1 KiB, that repeats one word, and zeroes.
 const KINDS: [u64; 3] = [0x400, 1 << 63, 0];
 
+/// All pages are written to the backing device, again and again.
+const ALL_TO_DEVICE: ZramUpkeep = ZramUpkeep {
+    every: 0,
+    idle_age: 0,
+    recompress: None,
+    write_back: Some(ZramPages { idle: false, huge: false }),
+    write_back_limit: None,
+};
+
 struct Bench {
     mm: Mm<TestMachine>,
     space: SpaceId,
@@ -89,6 +98,12 @@ impl Bench {
         assert_eq!(self.mm.mmu().stats.read(Stat::NrZspages), 0, "no object may be left");
         self.mm.validate().unwrap();
     }
+}
+
+/// A zram device with a backing device.
+fn with_device(upkeep: ZramUpkeep) -> ZramConfig {
+    let backing = Some(ZramBacking { device: DeviceId(1), block: 0, pages: 2 * PAGES as u32 });
+    ZramConfig { backing, upkeep: Some(upkeep), ..ZramConfig::new(Compressor::Lz4) }
 }
 
 /// A page's own content, of the first kind.
@@ -211,16 +226,7 @@ fn fault_waits_a_tick_for_a_slot_that_is_being_read() {
 /// The first page of a folio is on the backing device, and the others are in memory.
 #[test]
 fn a_folio_comes_back_from_zram_and_its_backing_device() {
-    let upkeep = ZramUpkeep {
-        every: 0,
-        idle_age: 0,
-        recompress: None,
-        write_back: Some(ZramPages::default()),
-        write_back_limit: None,
-    };
-    let backing = Some(ZramBacking { device: DeviceId(1), block: 0, pages: 2 * PAGES as u32 });
-    let zram = ZramConfig { backing, upkeep: Some(upkeep), ..ZramConfig::new(Compressor::Lz4) };
-    let bench: &'static Bench = Box::leak(Box::new(Bench::on(zram)));
+    let bench: &'static Bench = Box::leak(Box::new(Bench::on(with_device(ALL_TO_DEVICE))));
     let blocks: &'static Blocks = Box::leak(Box::default());
     *bench.mm.machine().idle.lock() = Some(Box::new(|machine| {
         carry_transfers(&bench.mm, blocks, None);
@@ -231,6 +237,26 @@ fn a_folio_comes_back_from_zram_and_its_backing_device() {
     bench.mm.daemon(Daemon::ZramUpkeep);
     assert_eq!(blocks.lock().len(), 1, "one page must be written");
     bench.reads(content);
+}
+
+/// `writeback_limit`
+#[test]
+fn no_more_pages_leave_zram_than_its_limit_allows() {
+    const EVERY: Nanos = 1000;
+    for limit in [0, 3] {
+        let upkeep = ZramUpkeep { every: EVERY, write_back_limit: Some(limit), ..ALL_TO_DEVICE };
+        let bench: &'static Bench = Box::leak(Box::new(Bench::on(with_device(upkeep))));
+        let blocks: &'static Blocks = Box::leak(Box::default());
+        *bench.mm.machine().idle.lock() = Some(Box::new(|machine| {
+            carry_transfers(&bench.mm, blocks, None);
+            // Two rounds are enough.
+            machine.stops.store(machine.now() > EVERY, Relaxed);
+        }));
+        bench.swap_out_all();
+        bench.mm.daemon(Daemon::ZramUpkeep);
+        assert_eq!(blocks.lock().len() as u64, limit);
+        bench.reads(content);
+    }
 }
 
 #[derive(Clone, Debug)]

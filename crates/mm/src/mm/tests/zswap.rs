@@ -163,6 +163,22 @@ fn incompressible_pages_are_kept_as_the_version_does() {
     }
 }
 
+/// `memory.zswap.writeback`: what zswap does not take stays in memory, as long as zswap is on.
+#[test]
+fn a_group_may_keep_its_pages_from_the_disk() {
+    for (enabled, writeback, goes) in [(1, false, false), (1, true, true), (0, false, true), (0, true, true)]
+    {
+        let bench = Bench::new();
+        bench.set(Knob::ZswapEnabled, enabled);
+        bench.limit(u64::MAX, writeback);
+        // They do not get smaller.
+        bench.swap_out(PAGE_SIZE + 1);
+        let written = bench.blocks.lock().len() as u64;
+        assert_eq!(written, if goes { PAGES } else { 0 }, "enabled: {enabled}, write-back: {writeback}");
+        bench.reads(PAGE_SIZE + 1);
+    }
+}
+
 #[test]
 fn pages_of_a_large_folio_keep_their_content_in_zswap() {
     let bench = Bench::new();
