@@ -356,3 +356,19 @@ fn migration_without_a_block_moves_page_by_page() {
         assert_eq!(bench.mm.validate(), Ok(()));
     }
 }
+
+/// A folio of the parent alone leaves its frames. Once a child shares it, it moves back.
+#[test]
+fn a_shared_folio_is_not_stored_to_in_frames_that_it_did_not_share() {
+    let bench = Bench::new(1, &[0, 0, 1, 0, 0, 0, 0, 0], [0, 0, 0]);
+    let at = start_of(Kind::Anon);
+    bench.store_all(at, 16);
+    let frames = bench.shown(at).0;
+    assert_eq!(bench.move_to(at, 16, Some(1)).moved, 16);
+    bench.step(0, 0, Step::Fork);
+    assert_eq!(bench.move_to(at, 16, Some(0)).moved, 16);
+    assert_eq!(bench.shown(at).0, frames, "the test needs the same frames");
+    bench.store_all(at, 16);
+    (at..at + 16).for_each(|at| bench.step(1, 1, Step::Load(at)));
+    assert_eq!(bench.mm.validate(), Ok(()));
+}
