@@ -110,3 +110,101 @@ fn pages_in_a_row_are_written_by_one_request() {
     assert_eq!((requests(), core.stats.read(Stat::NrWritten)), ((3, 3), 160));
     check(&core);
 }
+
+const SECOND: Nanos = 1_000_000_000;
+/// Times at which the tests begin: nothing depends on how long the machine has run.
+const UPTIMES: [Nanos; 3] = [0, SECOND, 3600 * SECOND];
+
+/// The file is written faster than the device is.
+#[test]
+fn writers_wait_at_any_time() {
+    for uptime in UPTIMES {
+        let core = store(1 << 14, 8);
+        core.machine.set_clock(uptime);
+        let file = disk_file(&core, 0, 0);
+        let queue = QUEUE_PAGES as u64;
+        write(&core, file, 0, 2 * queue * PAGE_SIZE, 1);
+        write_older_than(&core, Nanos::MAX);
+        let written = core.stats.read(Stat::NrWriteback) as u64;
+        assert!((queue / 2..queue + LOOK_EVERY).contains(&written), "{written} pages are being written");
+        // Too much is dirty until most of these writes have ended.
+        write(&core, file, 2 * queue * PAGE_SIZE, (limits(&core).dirty - queue / 4) * PAGE_SIZE, 1);
+        assert!(balance_dirty(&core, &Writeback::default(), file), "the writer must sleep");
+        let dirty = [Stat::NrDirty, Stat::NrWriteback].map(|stat| core.stats.read(stat) as u64);
+        assert!(dirty[0] + dirty[1] <= limits(&core).dirty, "{dirty:?}");
+        check(&core);
+    }
+}
+
+/// All dirty pages are being written already, with an older content.
+#[test]
+fn flusher_sleeps_until_pages_can_be_written_again() {
+    for uptime in UPTIMES {
+        let core = store(4096, 8);
+        core.machine.set_clock(uptime);
+        let file = disk_file(&core, 0, 0);
+        let bytes = (limits(&core).background + 40) * PAGE_SIZE;
+        write(&core, file, 0, bytes, 1);
+        write_older_than(&core, Nanos::MAX);
+        write(&core, file, 0, bytes, 2);
+        let rounds = AtomicU32::new(0);
+        *core.machine.entered.lock() = Some(Box::new(move |_, scope| {
+            let round = if scope == Scope::DoWritepages { rounds.fetch_add(1, Relaxed) } else { 0 };
+            assert!(round < 10_000, "the flusher must sleep");
+        }));
+        write_background(&core);
+        assert!(core.stats.read(Stat::NrDirty) as u64 <= limits(&core).background);
+        check(&core);
+    }
+}
+
+/// `vm.dirty_expire_centisecs` is 30 s, and `vm.dirty_writeback_centisecs` 5 s.
+#[test]
+fn flusher_writes_pages_once_they_are_old() {
+    for uptime in UPTIMES {
+        let core = store(4096, 8);
+        core.machine.set_clock(uptime);
+        let file = disk_file(&core, 0, 0);
+        write(&core, file, 0, PAGE_SIZE, 1);
+        *core.machine.submitted.lock() = Some(Box::new(move |machine| {
+            let age = (machine.now() - uptime) / SECOND;
+            assert!((30..=35).contains(&age), "a page is written after {age} s");
+        }));
+        *core.machine.idle.lock() = Some(Box::new(move |machine| {
+            machine.stops.store(machine.now() > uptime + 60 * SECOND, Relaxed);
+        }));
+        flusher(&core, &Writeback::default());
+        assert_eq!((core.cache.is_dirty(file), core.machine.block(DeviceId(0), 0)), (false, 1));
+        check(&core);
+    }
+}
+
+#[test]
+fn flusher_without_an_interval_leaves_old_pages_dirty() {
+    let core = store(4096, 8);
+    core.knobs.set(Knob::DirtyWritebackCentisecs, 0).unwrap();
+    let file = disk_file(&core, 0, 0);
+    write(&core, file, 0, PAGE_SIZE, 1);
+    core.machine.advance(3600 * SECOND);
+    *core.machine.idle.lock() = Some(Box::new(|machine| {
+        machine.stops.store(true, Relaxed);
+        machine.wake(WaitKey::Flusher);
+    }));
+    flusher(&core, &Writeback::default());
+    assert!(core.cache.is_dirty(file));
+    assert_eq!(core.machine.now(), 3600 * SECOND, "the flusher must sleep without an end");
+}
+
+/// The folios have four pages, and nothing is dirty any more.
+#[test]
+fn fsync_waits_for_each_large_folio() {
+    let core = store(4096, 8);
+    core.knobs.set(Knob::FileMaxOrder, 2).unwrap();
+    let file = disk_file(&core, 0, 0);
+    write(&core, file, 0, 16 * PAGE_SIZE, 1);
+    write_older_than(&core, Nanos::MAX);
+    assert_eq!(core.machine.ios.lock().len(), 4);
+    sync_range(&core, &Writeback::default(), file, PageIndex(0), PageIndex(16));
+    assert_eq!((core.machine.ios.lock().len(), core.stats.read(Stat::NrWriteback)), (0, 0));
+    check(&core);
+}
