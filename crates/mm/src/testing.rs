@@ -58,6 +58,8 @@ pub(crate) enum Moment {
     Event(Event),
     /// A CPU is about to write to this line.
     Writes(SharedLine),
+    /// Tasks that wait for this have just been woken.
+    Wake(WaitKey),
 }
 
 /// First argument of the `tlb_flush` that the machine itself reports when it flushes all CPUs without asking them.
@@ -529,6 +531,7 @@ impl Machine for TestMachine {
 
     fn wake(&self, key: WaitKey) {
         *self.wakes.lock().entry(key).or_default() += 1;
+        self.reach(Moment::Wake(key));
     }
 
     fn resched(&self) {}

@@ -4,7 +4,9 @@
 //! file, and whatever meets its entry must cope with that.
 
 use super::*;
+use crate::machine::{WaitKey, Work};
 use crate::table::Resident;
+use crate::testing::Moment;
 use std_alloc::boxed::Box;
 
 const AT: Vpn = Vpn(0x5000);
@@ -166,4 +168,25 @@ fn a_fault_does_not_map_a_page_after_an_end_that_came_while_it_waited() {
     *mm.machine().idle.lock() = None;
     assert_eq!([load(1), load(3)], [Ok(()), Err(FaultError::Bus)]);
     mm.validate().unwrap();
+}
+/// Another task waits for the page while a fault maps it, and truncates it as soon as it is unlocked.
+#[test]
+fn page_that_is_truncated_once_a_fault_has_mapped_it_is_freed_once() {
+    for (kind, order) in [(FileKind::Shmem, 0), (FileKind::Shmem, 2), (DISK, 0)] {
+        let bench: &'static Bench = Box::leak(Box::new(Bench::of_folios(kind, order)));
+        let (mm, space) = (&bench.mm, bench.space);
+        // The fault unlocks the folio of the last page last.
+        let (page, _) = reach(mm, space, Vpn(AT.0 + PAGES - 1), false, 4).unwrap();
+        let folio = mm.core.frames.head(page);
+        mm.madvise(space, AT, PAGES, Advice::DontNeed).unwrap();
+        mm.machine().at(Moment::Charge(Work::EntrySet), move || {
+            let _ticket = bench.mm.core.unlock_ticket(folio);
+            let cut = move || bench.mm.ftruncate(bench.file, 0).unwrap();
+            bench.mm.machine().at(Moment::Wake(WaitKey::Frame(folio)), cut);
+        });
+        mm.fault(space, AT, AccessKind::Load).unwrap();
+        assert_eq!(mm.fault(space, AT, AccessKind::Load), Err(FaultError::Bus));
+        assert_eq!((bench.resident(), mm.mmu().stats.read(Stat::NrFilePages)), ([0; 3], 0));
+        mm.validate().unwrap();
+    }
 }
