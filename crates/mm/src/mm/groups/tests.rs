@@ -1,6 +1,7 @@
 use super::*;
 use crate::alloc::Watermark;
 use crate::api::*;
+use crate::machine::Scope;
 use crate::memory::Gfp;
 use crate::mm::tests::{end_transfers, reclaim_node, with_swap};
 use crate::primitive::{AtomicU64, Ordering::Relaxed};
@@ -224,6 +225,7 @@ fn private_store_in_a_group_of_one_page_fails_instead_of_looping() {
     assert!(mm.fault(space, Vpn(0x9000), AccessKind::Load).is_ok(), "there must be room for one page");
     mm.madvise(space, Vpn(0x9000), 1, Advice::DontNeed).unwrap();
     assert_eq!(mm.fault(space, Vpn(0x9000), AccessKind::Store), Err(FaultError::Killed));
+    assert!(mm.killed(space) && mm.oom_reports().len() == 1);
 }
 
 /// What would be read with the wanted page does not fit, and nothing can be reclaimed.
@@ -407,4 +409,34 @@ fn memory_events_are_counted() {
     assert!(mm.killed(space) && !mm.killed(kept));
     assert_eq!([GroupStat::Oom, GroupStat::OomKill].map(|stat| counted(held, stat)), [1, 1]);
     assert_eq!(mm.validate(), Ok(()));
+}
+
+/// Charges stay where they are when a process moves. Its pages are locked, so nothing is left to reclaim or to kill.
+#[test]
+fn lowering_a_limit_ends_if_the_group_has_no_process() {
+    let (mm, group) = bench(GroupLimits::default());
+    let space = with_pages(mm, group, 40);
+    mm.mlock(space, AT, 40, true).unwrap();
+    mm.move_space(space, ROOT).unwrap();
+    let searches = AtomicU64::new(0);
+    *mm.machine().entered.lock() = Some(Box::new(move |_, scope| {
+        let again = scope == Scope::OutOfMemory && searches.fetch_add(1, Relaxed) > 0;
+        assert!(!again, "the call must look for a process once");
+    }));
+    mm.set_group_limits(group, GroupLimits { max: 10, ..GroupLimits::default() }).unwrap();
+    assert_eq!((mm.group_usage(group).0, mm.killed(space)), (40, false));
+}
+
+/// A task may remove a group that another task is about to make a process in.
+#[test]
+fn process_made_in_a_removed_group_belongs_to_the_group_above() {
+    let (mm, above) = bench(GroupLimits::default());
+    let gone = mm.create_group(above, GroupLimits::default()).unwrap();
+    mm.remove_group(gone).unwrap();
+    let space = with_pages(mm, gone, 4);
+    assert_eq!((mm.group_of(space), mm.group_usage(above).0), (above, 4));
+    assert_eq!(mm.remove_group(above), Err(Error::Busy));
+    mm.switch(None);
+    mm.exit_space(space);
+    assert_eq!((mm.remove_group(above), mm.validate()), (Ok(()), Ok(())));
 }
