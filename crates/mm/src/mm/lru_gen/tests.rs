@@ -209,3 +209,18 @@ fn full_text_shows_the_last_walks_after_many_generations() {
     let counts: Vec<Vec<&str>> = walks.map(|line| line.split_whitespace().collect()).collect();
     assert_eq!(counts, [["64t", "0y", "1f", "0a"]; 3], "{full}");
 }
+
+/// Bit 0 of `lru_gen.enabled` means generations. Without it the other policies go on, and only generations end.
+#[test]
+fn lru_gen_enabled_starts_and_ends_only_generations() {
+    let mm = bench();
+    let read = || [Knob::ReclaimPolicy, Knob::LruGenEnabled].map(|knob| mm.mmu().knobs.get(knob));
+    for policy in [0, 2, 3] {
+        mm.set_knob(Knob::ReclaimPolicy, policy).unwrap();
+        mm.set_knob(Knob::LruGenEnabled, 0).unwrap();
+        assert_eq!(read(), [policy, 0]);
+        mm.set_knob(Knob::LruGenEnabled, 7).unwrap();
+        assert_eq!(read(), [1, 7]);
+        assert_eq!(anon(mm).last(), Some(&(3, 0)), "there must be generations");
+    }
+}
