@@ -1,10 +1,13 @@
 //! On which node pages are: memory policies, and the calls that move pages to where they say.
 
 use super::*;
+use crate::machine::Scope;
 use crate::mempolicy::MemPolicy;
+use crate::mm::migrate::Moved;
 use crate::stat::Stat;
 use crate::testing::range;
 use abi::PolicyMode;
+use std_alloc::boxed::Box;
 
 const AT: Vpn = Vpn(BASE);
 const PAGES: u64 = 8;
@@ -159,4 +162,64 @@ fn impossible_places_are_refused() {
     assert_eq!(mm.move_pages(space, AT, PAGES, Some(NodeId(NODES))), Err(Error::NotFound));
     assert_eq!(mm.move_pages(space, AT, u64::MAX, None), Err(Error::Invalid));
     assert_eq!(nodes(&mm, space), before);
+}
+
+/// The range goes on behind the interval with the same policy, by which nothing has moved yet.
+#[test]
+fn mbind_leaves_pages_behind_the_interval() {
+    let (mm, space) = bench();
+    nodes(&mm, space);
+    let turns = policy(PolicyMode::Interleave, &[1, 2]);
+    assert_eq!(mm.mbind(space, AT, PAGES, turns, false), Ok(0));
+    assert_eq!(mm.mbind(space, AT, 4, turns, true), Ok(0));
+    let now = nodes(&mm, space);
+    assert!(now[..4].iter().all(|&node| node > 0) && now[4..] == [0; 4], "{now:?}");
+}
+
+/// A page that another task takes a reference to during the move stays, and the frame for it is free again.
+#[test]
+fn calls_free_the_frames_of_pages_that_stay() {
+    let (mm, space) = bench();
+    let mm: &'static Mm<TestMachine> = Box::leak(Box::new(mm));
+    let (page, _) = reach(mm, space, AT, true, 4).unwrap();
+    *mm.machine().entered.lock() = Some(Box::new(move |_, scope| {
+        if scope == Scope::TryToMigrateOne && mm.core.frames[page].refs() == 2 {
+            mm.core.frames[page].get(1);
+        }
+    }));
+    type Call = fn(&Mm<TestMachine>, SpaceId) -> Result<u64, Error>;
+    let calls: [(&str, Call); 3] = [
+        ("move_pages", |mm, space| {
+            mm.move_pages(space, AT, PAGES, Some(NodeId(1))).map(|moved| moved.failed)
+        }),
+        ("migrate_pages", |mm, space| mm.migrate_pages(space, 0b1, 0b10)),
+        ("mbind", |mm, space| mm.mbind(space, AT, PAGES, policy(PolicyMode::Bind, &[1]), true)),
+    ];
+    let before = mm.free_pages();
+    for (name, call) in calls {
+        assert_eq!(call(mm, space), Ok(1), "{name}");
+        mm.core.put(page);
+        assert_eq!((mm.core.frames[page].node(), mm.free_pages()), (NodeId(0), before), "{name}");
+        mm.validate().unwrap();
+    }
+}
+
+/// Another task has taken a large folio off its list. All its pages are mapped, and all cannot be moved.
+#[test]
+fn calls_count_all_pages_of_a_large_folio() {
+    let (mm, space) = bench();
+    mm.set_knob(Knob::HugepagesEnabled64, 2).unwrap();
+    mm.mmap(space, &request(LARGE_AT, 32, Backing::Anonymous)).unwrap();
+    let (head, _) = reach(&mm, space, LARGE_AT, true, 4).unwrap();
+    assert_eq!(mm.core.frames[head].pages(), 16);
+    assert!(mm.core.lru.isolate(mm.mmu(), head));
+    let refused = Moved { mapped: 16, moved: 0, failed: 16 };
+    assert_eq!(mm.move_pages(space, LARGE_AT, 32, Some(NodeId(1))), Ok(refused));
+    assert_eq!(mm.migrate_pages(space, 0b1, 0b10), Ok(16));
+    assert_eq!(mm.mbind(space, LARGE_AT, 32, policy(PolicyMode::Bind, &[1]), true), Ok(16));
+    mm.core.lru.putback(mm.mmu(), head);
+    mm.core.put(head);
+    let moved = Moved { mapped: 16, moved: 16, failed: 0 };
+    assert_eq!(mm.move_pages(space, LARGE_AT, 32, Some(NodeId(1))), Ok(moved));
+    mm.validate().unwrap();
 }
