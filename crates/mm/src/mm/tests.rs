@@ -3,6 +3,7 @@
 mod absent;
 mod asks;
 mod collapsed;
+mod chosen;
 mod damaged;
 mod demoted;
 mod ending;
