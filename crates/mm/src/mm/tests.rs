@@ -9,6 +9,7 @@ mod demoted;
 mod ending;
 mod failing;
 mod flushes;
+mod hinted;
 mod kept;
 mod large;
 mod limits;
