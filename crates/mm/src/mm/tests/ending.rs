@@ -113,3 +113,51 @@ fn dontneed_flushes_what_a_concurrent_call_cleared() {
     }));
     mm.madvise(space, page, 1, Advice::DontNeed).unwrap();
 }
+
+/// A process with a page of its own and 2 MiB of shmem, of which one page is in memory. khugepaged would collapse them.
+#[cfg_attr(
+    feature = "one-thread",
+    expect(clippy::arc_with_non_send_sync, reason = "it is Send and Sync except with one-thread")
+)]
+fn collapsible() -> (Arc<Mm<TestMachine>>, SpaceId) {
+    let mm = with_swap(TestMachine::simple(2, 4096), 64);
+    let file = mm.create_file(FileKind::Shmem, LARGE * PAGE_SIZE);
+    let space = mm.create_space(ROOT).unwrap();
+    let shown = Backing::File { file, offset: PageIndex(0), shared: true, writable: true };
+    for (at, pages, backing) in [(AT, 1, Backing::Anonymous), (LARGE_AT, LARGE, shown)] {
+        mm.mmap(space, &request(at, pages, backing)).unwrap();
+        mm.fault(space, at, AccessKind::Store).unwrap();
+    }
+    (Arc::new(mm), space)
+}
+
+/// The daemon runs whenever the end of the process has just flushed.
+#[test]
+fn khugepaged_leaves_a_process_that_ends() {
+    use crate::machine::Scope;
+    let (mm, space) = collapsible();
+    let daemon = mm.clone();
+    *mm.machine().entered.lock() = Some(Box::new(move |machine, scope| {
+        if scope == Scope::TlbFinishMmu {
+            machine.run_on(1);
+            daemon.spaces.scan_from_start(&daemon.core);
+            machine.run_on(0);
+        }
+    }));
+    mm.exit_space(space);
+    *mm.machine().entered.lock() = None;
+    let left = [Stat::ThpCollapseAlloc, Stat::NrMapped, Stat::NrPageTablePages];
+    assert_eq!(left.map(|stat| mm.mmu().stats.read(stat)), [0; 3]);
+    assert_eq!(mm.validate(), Ok(()));
+}
+
+/// It would take memory for a process that was killed to free some.
+#[test]
+fn khugepaged_leaves_a_killed_process() {
+    for killed in [false, true] {
+        let (mm, space) = collapsible();
+        assert!(!killed || mm.spaces.kill(&mm.core, space));
+        mm.spaces.scan_from_start(&mm.core);
+        assert_eq!(mm.mmu().stats.read(Stat::ThpCollapseAlloc), i64::from(!killed));
+    }
+}
