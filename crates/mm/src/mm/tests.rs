@@ -1,6 +1,7 @@
 //! Spaces that share memory: what each must read after any sequence of map, fork, store and unmap.
 
 mod absent;
+mod advised;
 mod asks;
 mod collapsed;
 mod chosen;
