@@ -331,3 +331,35 @@ proptest! {
         bench.reads(|page| model[page as usize]);
     }
 }
+
+/// A page of a folio was dropped, and another process has its slot now: each reads what it has stored.
+#[test]
+fn slot_of_a_dropped_page_serves_another_process() {
+    let bench = Bench::new();
+    let mm = &bench.mm;
+    let slot = |space, page| {
+        let tables = mm.core.tables.lock(mm.mmu(), space);
+        tables.find(Vpn(AT.0 + page)).and_then(|run| run.entry.as_swap()).map(|(slot, _)| slot)
+    };
+    bench.swap_out_all();
+    let other = mm.create_space(ROOT).unwrap();
+    mm.mmap(other, &request(AT, 2 * PAGES, Backing::Anonymous)).unwrap();
+    mm.madvise(other, AT, 2 * PAGES, Advice::NoHugePage).unwrap();
+    let swap_out = |page| {
+        mm.machine().set_stamp(bench.frame(other, page, true), content(1000 + page));
+        mm.madvise(other, Vpn(AT.0 + page), 1, Advice::PageOut).unwrap();
+    };
+    // There is one more page than slots.
+    (0..PAGES).for_each(swap_out);
+    let dropped = slot(bench.space, 20);
+    bench.advise(20..21, Advice::DontNeed);
+    swap_out(PAGES);
+    assert!(dropped.is_some() && slot(other, PAGES) == dropped, "the slot must be in use again");
+    assert_eq!(bench.brings_back(24), (std_alloc::vec![24], 1));
+    assert_eq!(bench.load(20), 0);
+    for page in 0..=PAGES {
+        assert_eq!(mm.machine().stamp(bench.frame(other, page, false)), content(1000 + page), "page {page}");
+    }
+    mm.exit_space(other);
+    bench.reads(|page| if page == 20 { 0 } else { content(page) });
+}

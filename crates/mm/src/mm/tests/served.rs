@@ -237,3 +237,24 @@ fn swap_read_ahead_follows_addresses() {
         bench.mm.validate().unwrap();
     }
 }
+
+/// A load maps all of a cached folio. Where unused pages are spared a flush, only its own page counts as used.
+#[test]
+fn load_maps_a_large_file_folio_around_its_page() {
+    for (policy, marks_all) in [(FlushPolicy::Batch, true), (FlushPolicy::Abis, false)] {
+        for (page, shared) in [(0, true), (5, true), (15, true), (5, false)] {
+            let bench = Bench::new();
+            bench.set(Knob::TlbUnmap, policy.value());
+            bench.set(Knob::ShmemMaxOrder, 4);
+            let file = bench.mm.create_file(FileKind::Shmem, 16 * PAGE_SIZE);
+            bench.mm.write(file, 0, 16 * PAGE_SIZE, ROOT, &mut |_, _, _| ()).unwrap();
+            bench.map(16, Backing::File { file, offset: PageIndex(0), shared, writable: true });
+            bench.load(page);
+            assert_eq!(bench.mapped(16), (0..16).collect::<Vec<_>>(), "{policy:?}, page {page}");
+            let used =
+                (0..16).filter(|&page| bench.bits(page).is_some_and(|bits| bits.contains(Bits::YOUNG)));
+            let expected: Vec<u64> = if marks_all { (0..16).collect() } else { std_alloc::vec![page] };
+            assert_eq!(used.collect::<Vec<_>>(), expected, "{policy:?}");
+        }
+    }
+}

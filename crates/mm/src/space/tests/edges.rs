@@ -127,3 +127,15 @@ fn misplaced_page_that_stays_takes_no_memory() {
     bench.core.put(pfn);
     bench.check_rooms();
 }
+
+/// In one step, or page by page (`rmap.batch`).
+#[test]
+fn large_folio_is_mapped_at_address_0() {
+    for batch in [0, 1] {
+        let (bench, id) = Bench::new(2048, &[(Knob::HugepagesEnabled64, 2), (Knob::RmapBatch, batch)]);
+        bench.map_anon(id, 0, 16);
+        assert_eq!(bench.access(id, 5, AccessKind::Store), Ok(()));
+        assert_eq!(bench.frames(id, 0, 16).len(), 16, "batch {batch}");
+        bench.check_rooms();
+    }
+}

@@ -517,3 +517,15 @@ fn dontneed_flushes_pages_after_a_large_entry() {
         }
     }
 }
+
+/// More pages are in swap than in memory.
+#[test]
+fn collapse_brings_back_most_pages() {
+    let mut world = world(BATCH, 300);
+    for i in 0..200 {
+        World::swap_out(world.bench, world.head_at(0, FIRST + i));
+    }
+    assert_eq!(world.collapse(), Ok(1));
+    assert!(world.is_large(0));
+    (FIRST..FIRST + 300).for_each(|at| world.load(0, at));
+}
