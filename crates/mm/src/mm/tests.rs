@@ -3,8 +3,8 @@
 mod absent;
 mod advised;
 mod asks;
-mod collapsed;
 mod chosen;
+mod collapsed;
 mod damaged;
 mod demoted;
 mod ending;
