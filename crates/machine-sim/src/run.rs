@@ -278,7 +278,10 @@ fn run_cpu<'s, P: Program>(sim: &'s Simulation<'s, P>, tasks: &mut [Option<Corou
         profile.end_turn(picked.task, machine.this_cpu());
         profile.go_to_root(Class::System);
     });
-    machine.observers.happens(|| machine.context(), Happening::Stops(stop(machine, picked.task, ended)));
+    if machine.observers.timeline.is_some() {
+        let stop = stop(machine, picked.task, ended);
+        machine.observers.happens(|| machine.context(), Happening::Stops(stop));
+    }
     if ended {
         machine.unplug();
         tasks[picked.task as usize] = None;

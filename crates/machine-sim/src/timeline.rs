@@ -51,6 +51,8 @@ pub enum NewTask {
     Program {
         /// Its process; the first is 0.
         process: u32,
+        /// The number that the memory manager's events have for the process.
+        space: u32,
         /// Its role in the program.
         role: u32,
     },
@@ -204,9 +206,11 @@ impl<P> Simulation<'_, P> {
     pub(crate) fn tell_of_task(&self, task: TaskId, kind: &TaskKind) {
         let machine = self.machine();
         let new = || match kind {
-            TaskKind::Program(task) => {
-                NewTask::Program { process: task.process().number(), role: task.start().role }
-            }
+            TaskKind::Program(task) => NewTask::Program {
+                process: task.process().number(),
+                space: task.space().0 as u32,
+                role: task.start().role,
+            },
             TaskKind::Daemon(daemon) => NewTask::Kernel(match daemon {
                 Daemon::Kswapd(node) => format!("kswapd{}", node.0),
                 Daemon::Kcompactd(node) => format!("kcompactd{}", node.0),

@@ -107,6 +107,8 @@ pub struct Perfetto<W> {
     threads: BTreeMap<u64, Thread>,
     /// The first thread of each process.
     leaders: BTreeMap<u32, u64>,
+    /// The first thread of the process that each space belongs to.
+    spaces: BTreeMap<u64, u64>,
     /// By CPU.
     running: Vec<Running>,
     names: BTreeMap<&'static str, u64>,
@@ -134,6 +136,7 @@ impl<W: Write> Perfetto<W> {
             lanes: BTreeMap::new(),
             threads: BTreeMap::from([(0, idle)]),
             leaders: BTreeMap::new(),
+            spaces: BTreeMap::new(),
             running: Vec::new(),
             names: BTreeMap::new(),
             described: BTreeSet::new(),
@@ -170,9 +173,10 @@ impl<W: Write> Perfetto<W> {
     fn begin(&mut self, at: Moment, task: u32, new: NewTask) {
         let tid = tid(task);
         let (pid, name, process) = match new {
-            NewTask::Program { process, role } => {
-                let name = format!("{}:{role}", self.program);
-                (*self.leaders.entry(process).or_insert(tid), name, self.program.clone())
+            NewTask::Program { process, space, role } => {
+                let pid = *self.leaders.entry(process).or_insert(tid);
+                self.spaces.insert(space.into(), pid);
+                (pid, format!("{}:{role}", self.program), self.program.clone())
             }
             NewTask::Kernel(name) => (tid, name.clone(), name),
         };
@@ -238,6 +242,7 @@ impl<W: Write> Perfetto<W> {
     /// A tracepoint of the memory manager, if Perfetto knows it.
     fn event(&mut self, at: Moment, event: Event, args: [u64; 4]) {
         let [a, b, c, d] = args;
+        let victim = self.spaces.get(&a).copied().unwrap_or(0);
         let (field, values): (u32, &[(u32, u64)]) = match event {
             Event::MmVmscanDirectReclaimBegin => (46, &[(1, a)]),
             Event::MmVmscanDirectReclaimEnd => (47, &[(1, a)]),
@@ -248,7 +253,7 @@ impl<W: Write> Perfetto<W> {
             Event::MmCompactionKcompactdWake => (108, &[(1, a), (2, b), (4, c)]),
             Event::MmCompactionMigratepages => (109, &[(1, b), (2, c)]),
             Event::MmCompactionWakeupKcompactd => (112, &[(1, a), (2, b), (4, c)]),
-            Event::MarkVictim => (334, &[(1, a)]),
+            Event::MarkVictim => (334, &[(1, victim)]),
             Event::MmVmscanMemcgReclaimBegin => (607, &[]),
             Event::MmVmscanMemcgReclaimEnd => (608, &[(1, a)]),
             _ => return,
