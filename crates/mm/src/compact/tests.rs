@@ -264,6 +264,27 @@ fn compaction_by_fullness_makes_the_fewest_moves() {
     assert_eq!(bench.stat(Stat::PgmigrateSuccess), moved);
 }
 
+/// The page block with the fewest pages is the last of memory, whole or not.
+#[test]
+fn compaction_by_fullness_stays_in_memory() {
+    for missing in [0, 200] {
+        let machine = TestMachine::simple(2, FRAMES - missing);
+        let mut bench = Bench::on(machine, Folios::FreeSplit, AllocPlacement::Densest);
+        let stored = bench.store_until(300);
+        let last = FRAMES - 512;
+        assert!((0..stored).any(|at| bench.frame(at).unwrap().0 >= last), "the last block must be used");
+        for at in 0..stored {
+            let keep = if bench.frame(at).unwrap().0 >= last { 16 } else { 2 };
+            if at % keep != 0 {
+                bench.forget(at, 1);
+            }
+        }
+        bench.core().alloc.drain_all(bench.mm.mmu());
+        bench.mm.compact_memory();
+        assert!(bench.stat(Stat::PgmigrateSuccess) > 0);
+    }
+}
+
 /// Folios of 16 pages, and free blocks of the same size between them.
 #[test]
 fn each_knob_value_keeps_or_splits_large_folios() {

@@ -3,7 +3,7 @@
 use super::*;
 use crate::api::{Backing, FaultError, FileKind, GroupLimits, SwapArea};
 use crate::frame::Mobility;
-use crate::machine::Scope;
+use crate::machine::{Scope, ZoneKind};
 use crate::mm::tests::end_transfers;
 use crate::mm::{AccessKind, Config};
 use crate::primitive::{AtomicU64, Ordering::Relaxed};
@@ -181,4 +181,42 @@ fn call_that_kills_its_own_process_fails() {
     assert!(!mm.killed(space));
     assert!(mm.fork(space).is_err());
     assert!(mm.killed(space));
+}
+
+fn lacks(apart: bool) -> FaultStop {
+    let (node, highest, among) = (NodeId(0), ZoneKind::Movable, Nodes::ALL);
+    FaultStop::Shortage(Shortage::Zone(NeedsReclaim { order: Order::ZERO, node, highest, among, apart }))
+}
+
+/// There is a whole page block each time, but other tasks take it first.
+#[test]
+fn operation_whose_page_blocks_are_taken_mixes_mobility_groups() {
+    let mm = bench(4096, 0);
+    mm.set_knob(Knob::DefragMode, 1).unwrap();
+    let mut tries = 0;
+    let done = mm.with_room(None, GroupId(0), |gfp| {
+        tries += 1;
+        assert!(tries < 200, "it must mix them");
+        if gfp.mixes { Ok(()) } else { Err(lacks(true)) }
+    });
+    assert_eq!(done, Ok(()));
+}
+
+/// Each time, read-ahead takes all pages that reclaim has freed. The operation gives it up, all of it.
+#[test]
+fn operation_whose_read_ahead_takes_what_is_freed_does_without() {
+    let mm = bench(2048, 0);
+    let file = mm.create_file(FileKind::Disk { device: DeviceId(0), block: 0 }, 4096 * PAGE_SIZE);
+    let mut tries = 0;
+    let done = mm.with_room(None, GroupId(0), |gfp| {
+        tries += 1;
+        assert!(tries < 200, "it must give read-ahead up");
+        if gfp.read_ahead == AllowedReadAhead::Nothing {
+            return Ok(());
+        }
+        let first = tries % 2 * 2048;
+        mm.read(file, first * PAGE_SIZE, 2048 * PAGE_SIZE, GroupId(0), &mut |_, _, _| ()).unwrap();
+        Err(lacks(false))
+    });
+    assert_eq!(done, Ok(()));
 }

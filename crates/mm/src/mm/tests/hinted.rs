@@ -96,3 +96,14 @@ fn page_that_is_dropped_during_its_hinting_fault_reads_zeroes() {
     assert_eq!(bench.count(Stat::NumaHintFaults), 1, "only the other page is still there");
     bench.mm.validate().unwrap();
 }
+
+/// A process may map address 0.
+#[test]
+fn pages_at_address_0_are_marked() {
+    let bench = Bench::new(false);
+    bench.mm.mmap(bench.space, &request(Vpn(0), 4, Backing::Anonymous)).unwrap();
+    (0..4).for_each(|page| _ = reach(&bench.mm, bench.space, Vpn(page), true, 4).unwrap());
+    bench.scan();
+    assert_eq!(bench.count(Stat::NumaPteUpdates), PAGES as i64 + 4);
+    bench.mm.validate().unwrap();
+}

@@ -7,7 +7,7 @@ mod marked;
 use crate::api::GroupLimits;
 use crate::frame::{FrameFlags, LruGen};
 use crate::knobs::Knob;
-use crate::lru::mglru::Wanted;
+use crate::lru::mglru::{LARGE_BATCH, Wanted};
 use crate::lru::{PolicyKind, ROOT};
 use crate::machine::ZoneKind;
 use crate::primitive::{AtomicU32, Ordering::Relaxed};
@@ -381,4 +381,23 @@ fn dirty_folios_are_sorted_without_isolation() {
         let (_, sc) = evict_at(&bench, 2);
         assert!(sc.nr_reclaimed > 0 && bench.folio(0).is_none(), "form {form}");
     }
+}
+
+/// The oldest generation has more used folios than a batch. That none was taken does not mean that there is none.
+#[test]
+fn batch_of_used_folios_is_progress() {
+    const PAGES: u64 = LARGE_BATCH + 100;
+    let bench = Bench::on(TestMachine::simple(1, 8192), 0);
+    let lru = &bench.core.lru;
+    lru.set_policy(&bench.core, PolicyKind::MgLru).unwrap();
+    bench.clean_file(0..PAGES, ROOT);
+    for page in 0..PAGES {
+        let pfn = bench.folio(page).unwrap();
+        let mut promotions = lru.promotions(&bench.core, NodeId(0), ROOT);
+        (0..2).for_each(|_| lru.promote(&bench.core.frames[pfn], &mut promotions));
+        lru.tell_promotions(&bench.core, &mut promotions);
+    }
+    let wanted = Wanted { swappiness: 0, ..EVERYTHING };
+    let found = lru.isolate_oldest(&bench.core, NodeId(0), ROOT, wanted);
+    assert_eq!((found.taken, found.progress), (0, LARGE_BATCH));
 }
