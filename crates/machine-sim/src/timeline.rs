@@ -208,7 +208,7 @@ impl<P> Simulation<'_, P> {
         let new = || match kind {
             TaskKind::Program(task) => NewTask::Program {
                 process: task.process().number(),
-                space: task.space().0 as u32,
+                space: task.space().0,
                 role: task.start().role,
             },
             TaskKind::Daemon(daemon) => NewTask::Kernel(match daemon {
