@@ -27,6 +27,7 @@ mod flush_fault;
 mod fragment;
 mod histogram;
 mod in_flight;
+mod levels;
 mod machine;
 mod memory;
 mod metrics;

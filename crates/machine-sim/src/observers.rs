@@ -17,7 +17,7 @@ use crate::profile::{Kind, Profiler};
 use crate::promises::Promises;
 use crate::sched::TaskId;
 use crate::spec::MachineSpec;
-use crate::timeline::{Happening, Teller};
+use crate::timeline::{Happening, Moment, Teller};
 use mm::event::{Concern, Event};
 use mm::hot::PageName;
 use mm::machine::{Compressor, CpuSet, Io, ObjectPlace, Scope, ZoneSight};
@@ -36,8 +36,13 @@ pub(crate) struct Context<'m> {
 }
 
 impl Context<'_> {
-    pub(crate) fn clock(&self) -> u64 {
+    fn clock(&self) -> u64 {
         self.cpus[self.cpu].clock.get()
+    }
+
+    fn moment(&self) -> Moment {
+        let task = (!self.in_interrupt).then_some(self.task);
+        Moment { picos: self.clock(), cpu: self.cpu as u32, task }
     }
 }
 
@@ -190,7 +195,7 @@ impl Observers {
         tell(&self.bound, |bound| bound.event(context.cpu, event, args, holds));
         tell(&self.optimum, |optimum| optimum.event(event, args));
         tell(&self.placement, |placement| placement.event(event, args));
-        tell(&self.timeline, |timeline| timeline.tell(context, Happening::Event(event, args)));
+        tell(&self.timeline, |timeline| timeline.tell(context.moment(), Happening::Event(event, args)));
         if event == Event::MmPageAlloc {
             tell(&self.moves, |moves| moves.latency.allocated(context.task, args[1], context.clock()));
         }
@@ -220,7 +225,7 @@ impl Observers {
     /// Tell the timeline of something.
     #[inline]
     pub(crate) fn happens<'m>(&self, context: impl FnOnce() -> Context<'m>, what: Happening<'_>) {
-        tell(&self.timeline, |timeline| timeline.tell(&context(), what));
+        tell(&self.timeline, |timeline| timeline.tell(context().moment(), what));
     }
 
     /// From now on there is one reason more (`true`), or less, to draw nothing of what happens. It begins with one.
@@ -230,13 +235,13 @@ impl Observers {
 
     /// A task enters a scope.
     pub(crate) fn enter(&self, scope: Scope, context: &Context<'_>) {
-        tell(&self.timeline, |timeline| timeline.tell(context, Happening::Enters(scope)));
+        tell(&self.timeline, |timeline| timeline.tell(context.moment(), Happening::Enters(scope)));
         tell(&self.moves, |moves| moves.latency.enter(scope, context.task, context.clock()));
     }
 
     /// A task leaves a scope.
     pub(crate) fn leave(&self, scope: Scope, context: &Context<'_>) {
-        tell(&self.timeline, |timeline| timeline.tell(context, Happening::Leaves(scope)));
+        tell(&self.timeline, |timeline| timeline.tell(context.moment(), Happening::Leaves(scope)));
         tell(&self.moves, |moves| moves.latency.leave(scope, context.task));
     }
 
@@ -265,7 +270,7 @@ impl Observers {
 
     /// A transfer is submitted.
     pub(crate) fn submitted<'m>(&self, io: &Io, context: impl FnOnce() -> Context<'m>) {
-        tell(&self.timeline, |timeline| timeline.submitted(&context(), io));
+        tell(&self.timeline, |timeline| timeline.submitted(context().clock(), io));
         tell(&self.content, |content| content.begin(io));
         tell(&self.packing, |packing| packing.begin(io));
         tell(&self.optimum, |optimum| optimum.transfer(io));
@@ -351,7 +356,7 @@ impl Observers {
 
     /// A CPU asks others to flush.
     pub(crate) fn round<'m>(&self, targets: &CpuSet, context: impl FnOnce() -> Context<'m>) {
-        tell(&self.timeline, |timeline| timeline.asks(&context(), targets));
+        tell(&self.timeline, |timeline| timeline.asks(context().moment(), targets));
         tell(&self.bound, |bound| bound.round(targets));
     }
 
@@ -364,7 +369,7 @@ impl Observers {
 
     /// An interrupt asks the current CPU to flush.
     pub(crate) fn receives<'m>(&self, context: impl FnOnce() -> Context<'m>) {
-        tell(&self.timeline, |timeline| timeline.receives(&context()));
+        tell(&self.timeline, |timeline| timeline.receives(context().moment()));
     }
 
     /// The current CPU spent time that no kind of work counts.

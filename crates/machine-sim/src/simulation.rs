@@ -7,6 +7,7 @@ use crate::machine::SimMachine;
 use crate::oracle::{Oracle, OracleReport};
 use crate::outcome::Visited;
 use crate::sched::{Key, TaskId};
+use crate::timeline::{Happening, NewTask};
 use kernel::{Disk, File, GroupSpec, Kernel, Task};
 use mm::Mm;
 use mm::api::{Daemon, FileKind};
@@ -178,6 +179,31 @@ impl<'p, P> Simulation<'p, P> {
         let number = self.state.borrow().tasks.len() as TaskId;
         self.tell_of_task(number, &kind);
         self.state.borrow_mut().tasks.push(kind);
+    }
+
+    /// Tell the timeline of a new task.
+    fn tell_of_task(&self, task: TaskId, kind: &TaskKind) {
+        let machine = self.machine();
+        let new = || match kind {
+            TaskKind::Program(task) => NewTask::Program {
+                process: task.process().number(),
+                space: task.space().0,
+                role: task.start().role,
+            },
+            TaskKind::Daemon(daemon) => NewTask::Kernel(match daemon {
+                Daemon::Kswapd(node) => format!("kswapd{}", node.0),
+                Daemon::Kcompactd(node) => format!("kcompactd{}", node.0),
+                Daemon::Flusher => "flusher".into(),
+                Daemon::Khugepaged => "khugepaged".into(),
+                Daemon::Kpromoted => "kpromoted".into(),
+                Daemon::Zswap => "zswap-shrink".into(),
+                Daemon::ZramUpkeep => "zram-upkeep".into(),
+            }),
+            TaskKind::Visitor | TaskKind::Leaving => NewTask::Kernel("visitor".into()),
+        };
+        if machine.observers.timeline.is_some() {
+            machine.observers.happens(|| machine.context(), Happening::Begins(task, new()));
+        }
     }
 
     /// The task of this number, if there is one.

@@ -3,15 +3,9 @@
 //! A timeline is told of what happens in the order in which the simulator does it. For each CPU and for each task that
 //! is the order of time; one CPU may be ahead of another by what it did in one go. It changes nothing.
 
-use crate::observers::Context;
-use crate::sched::TaskId;
-use crate::simulation::{Simulation, TaskKind};
-use mm::api::Daemon;
 use mm::event::Event;
 use mm::machine::{CpuSet, Io, Scope};
 use mm::stat::Stat;
-use mm::table::Resident;
-use mm::units::PAGE_SIZE;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Arc, Mutex};
@@ -152,38 +146,33 @@ impl Teller {
         Teller { timeline, rounds: 0, submitted: BTreeMap::new(), next_look: 0, muted: 1 }
     }
 
-    pub(crate) fn tell(&self, context: &Context<'_>, what: Happening<'_>) {
-        let task = (!context.in_interrupt).then_some(context.task);
-        self.pass_on(Moment { picos: context.clock(), cpu: context.cpu as u32, task }, what);
-    }
-
     /// Tell of what no CPU does.
     pub(crate) fn tell_without_cpu(&self, now: u64, what: Happening<'_>) {
-        self.pass_on(Moment { picos: now, cpu: 0, task: None }, what);
+        self.tell(Moment { picos: now, cpu: 0, task: None }, what);
     }
 
     pub(crate) fn mute(&mut self, mute: bool) {
         self.muted = if mute { self.muted + 1 } else { self.muted - 1 };
     }
 
-    fn pass_on(&self, moment: Moment, what: Happening<'_>) {
+    pub(crate) fn tell(&self, moment: Moment, what: Happening<'_>) {
         if self.muted > 0 {
             return;
         }
         self.timeline.0.lock().expect("a timeline does not panic").happens(moment, what);
     }
 
-    pub(crate) fn asks(&mut self, context: &Context<'_>, targets: &CpuSet) {
+    pub(crate) fn asks(&mut self, at: Moment, targets: &CpuSet) {
         self.rounds += 1;
-        self.tell(context, Happening::Asks(self.rounds, targets));
+        self.tell(at, Happening::Asks(self.rounds, targets));
     }
 
-    pub(crate) fn receives(&self, context: &Context<'_>) {
-        self.tell(context, Happening::Receives(self.rounds));
+    pub(crate) fn receives(&self, at: Moment) {
+        self.tell(at, Happening::Receives(self.rounds));
     }
 
-    pub(crate) fn submitted(&mut self, context: &Context<'_>, io: &Io) {
-        self.submitted.insert((io.device.0, io.write, io.block), context.clock());
+    pub(crate) fn submitted(&mut self, now: u64, io: &Io) {
+        self.submitted.insert((io.device.0, io.write, io.block), now);
     }
 
     pub(crate) fn transferred(&mut self, now: u64, io: &Io, done: bool) {
@@ -198,68 +187,5 @@ impl Teller {
             self.next_look = now - now % LOOK + LOOK;
         }
         due
-    }
-}
-
-impl<P> Simulation<'_, P> {
-    /// Tell the timeline of a new task.
-    pub(crate) fn tell_of_task(&self, task: TaskId, kind: &TaskKind) {
-        let machine = self.machine();
-        let new = || match kind {
-            TaskKind::Program(task) => NewTask::Program {
-                process: task.process().number(),
-                space: task.space().0,
-                role: task.start().role,
-            },
-            TaskKind::Daemon(daemon) => NewTask::Kernel(match daemon {
-                Daemon::Kswapd(node) => format!("kswapd{}", node.0),
-                Daemon::Kcompactd(node) => format!("kcompactd{}", node.0),
-                Daemon::Flusher => "flusher".into(),
-                Daemon::Khugepaged => "khugepaged".into(),
-                Daemon::Kpromoted => "kpromoted".into(),
-                Daemon::Zswap => "zswap-shrink".into(),
-                Daemon::ZramUpkeep => "zram-upkeep".into(),
-            }),
-            TaskKind::Visitor | TaskKind::Leaving => NewTask::Kernel("visitor".into()),
-        };
-        if machine.observers.timeline.is_some() {
-            machine.observers.happens(|| machine.context(), Happening::Begins(task, new()));
-        }
-    }
-
-    /// Show the timeline how much memory is used for what, if that is due at `now`.
-    pub(crate) fn show_levels(&self, now: u64) {
-        let Some(teller) = &self.machine().observers.timeline else { return };
-        if !teller.borrow_mut().is_due(now) {
-            return;
-        }
-        let (mm, spec) = (self.mm(), self.machine().spec());
-        let swap = &mm.core().swap;
-        let levels = Levels {
-            stat: &|stat| mm.mmu().stats.read(stat),
-            memory: spec.memory() / PAGE_SIZE,
-            swap: (swap.total(), swap.free_slots()),
-            processes: &self.process_pages(),
-        };
-        teller.borrow().tell_without_cpu(now, Happening::Shows(levels));
-    }
-
-    /// The pages of each process that has a task.
-    fn process_pages(&self) -> Vec<ProcessPages> {
-        let mut spaces = BTreeMap::new();
-        for kind in &self.state.borrow().tasks {
-            if let TaskKind::Program(task) = kind
-                && !task.has_ended()
-            {
-                spaces.insert(task.process().number(), task.space());
-            }
-        }
-        let pages = |(process, space)| {
-            let of = |kind| self.mm().core().tables.tree(space).counts().get(kind).max(0) as u64;
-            let [anon, file, shmem, swap] =
-                [Resident::Anon, Resident::File, Resident::Shmem, Resident::Swap].map(of);
-            ProcessPages { process, anon, file, shmem, swap }
-        };
-        spaces.into_iter().map(pages).collect()
     }
 }

@@ -109,7 +109,7 @@ impl File {
         self.size.store(size, Release);
     }
 
-    /// Note that `[index, index + pages)` will be on the device, as far as the file goes: what is after a new end is
+    /// Note that those of `[index, index + pages)` that the file has will be on the device. What is after a new end is
     /// about to be truncated, and must not be found again when the file grows.
     pub(super) fn note_written(&self, index: PageIndex, pages: u64) {
         let mut extents = self.extents.lock();

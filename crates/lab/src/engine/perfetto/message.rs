@@ -1,4 +1,4 @@
-//! Protocol buffers, as far as writing them needs it (protobuf.dev/programming-guides/encoding).
+//! The part of protocol buffers that writing a trace needs (protobuf.dev/programming-guides/encoding).
 
 /// A message that is being written.
 #[derive(Default)]

@@ -6,7 +6,7 @@ use prost::Message;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 
-/// Declares messages with the numbers of Perfetto's descriptions, as far as the tests read them.
+/// Declares messages with the numbers of Perfetto's descriptions, and those of their fields that the tests read.
 macro_rules! messages {
     ($($name:ident { $($(#[$form:meta])* $field:ident: $type:ty,)* })*) => {
         $(

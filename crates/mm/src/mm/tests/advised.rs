@@ -5,7 +5,7 @@ use crate::machine::Work;
 use crate::testing::Moment;
 use std_alloc::boxed::Box;
 
-/// The call has split a folio, and looks at its pages again. Meanwhile another task has dropped them and stored anew:
+/// The call has split a folio, and looks at its pages again. Meanwhile another task has dropped them and stored again:
 /// they are a new folio, which the call holds no longer than the rest.
 #[test]
 fn advice_holds_no_folio_that_came_meanwhile() {
