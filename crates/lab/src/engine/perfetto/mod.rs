@@ -41,6 +41,10 @@ mod track {
     pub(super) const ENDING_FLOWS: u32 = 48;
 }
 
+/// What Linux's `compact_result` has for each outcome of a compaction: skipped, deferred, continue, complete, partial
+/// skipped, contended, success (`include/linux/compaction.h` of 6.12).
+const COMPACT_RESULTS: [u64; 7] = [1, 2, 4, 5, 6, 7, 8];
+
 /// What a track event does.
 #[derive(Clone, Copy)]
 enum Kind {
@@ -242,18 +246,17 @@ impl<W: Write> Perfetto<W> {
     /// A tracepoint of the memory manager, if Perfetto knows it.
     fn event(&mut self, at: Moment, event: Event, args: [u64; 4]) {
         let [a, b, c, d] = args;
-        let victim = self.spaces.get(&a).copied().unwrap_or(0);
         let (field, values): (u32, &[(u32, u64)]) = match event {
             Event::MmVmscanDirectReclaimBegin => (46, &[(1, a)]),
             Event::MmVmscanDirectReclaimEnd => (47, &[(1, a)]),
             Event::MmVmscanKswapdWake => (48, &[(1, a), (2, b)]),
             Event::MmVmscanKswapdSleep => (49, &[(1, a)]),
             Event::MmCompactionBegin => (99, &[(2, c), (3, d)]),
-            Event::MmCompactionEnd => (103, &[(2, b), (3, c), (6, d)]),
+            Event::MmCompactionEnd => (103, &[(2, b), (3, c), (6, COMPACT_RESULTS[d as usize])]),
             Event::MmCompactionKcompactdWake => (108, &[(1, a), (2, b), (4, c)]),
             Event::MmCompactionMigratepages => (109, &[(1, b), (2, c)]),
             Event::MmCompactionWakeupKcompactd => (112, &[(1, a), (2, b), (4, c)]),
-            Event::MarkVictim => (334, &[(1, victim)]),
+            Event::MarkVictim => (334, &[(1, self.spaces.get(&a).copied().unwrap_or(0))]),
             Event::MmVmscanMemcgReclaimBegin => (607, &[]),
             Event::MmVmscanMemcgReclaimEnd => (608, &[(1, a)]),
             _ => return,

@@ -169,6 +169,7 @@ fn a_fault_does_not_map_a_page_after_an_end_that_came_while_it_waited() {
     assert_eq!([load(1), load(3)], [Ok(()), Err(FaultError::Bus)]);
     mm.validate().unwrap();
 }
+
 /// Another task waits for the page while a fault maps it, and truncates it as soon as it is unlocked.
 #[test]
 fn page_that_is_truncated_once_a_fault_has_mapped_it_is_freed_once() {
