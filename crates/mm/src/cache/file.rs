@@ -254,11 +254,17 @@ mod tests {
         const PAGES: u64 = 8;
         const ROUNDS: u64 = 20_000;
         let (file, arrived) = (File::default(), AtomicU64::new(0));
-        // The threads wait for each other so that both begin at the same time.
+        // The threads wait for each other so that both begin at the same time. If they share a core, one gives way.
         let wait_for_both = |times: u64| {
             arrived.fetch_add(1, AcqRel);
+            let mut spins = 0;
             while arrived.load(Acquire) < 2 * times {
-                core::hint::spin_loop();
+                spins += 1;
+                if spins % 1000 == 0 {
+                    std::thread::yield_now();
+                } else {
+                    core::hint::spin_loop();
+                }
             }
         };
         let mut kept = 0;
