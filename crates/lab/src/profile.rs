@@ -3,7 +3,9 @@
 use crate::error::{Error, Result};
 use crate::size::parse_bytes;
 use crate::suggest;
-use mm::knobs::{FlushPolicy, Knob, LruGenForm, ReadAheadForm, TierMigration, TierPolicy, ZswapForm};
+use mm::knobs::{
+    FaultForm, FlushPolicy, Knob, LruGenForm, ReadAheadForm, TierMigration, TierPolicy, ZswapForm,
+};
 use mm::policy::{PolicyKind, RIVALS};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::LazyLock;
@@ -52,6 +54,11 @@ const FIRST: &[Preset] = &[
         knobs: &[(Knob::TlbUnmap, FlushPolicy::Latr.value())],
     },
     Preset {
+        name: "classic-6.1",
+        help: "classic as in Linux 6.1: faults that begin again count twice, a load swaps in read-only, and reclaim has the statistics of this moment",
+        knobs: &[(Knob::FaultForm, FaultForm::V61.value()), (Knob::MemcgFlushMs, 0)],
+    },
+    Preset {
         name: "classic-7.2",
         help: "classic as in Linux 7.2: reading around faults stops sooner where they are far apart, and zswap keeps pages that do not get smaller",
         knobs: &[
@@ -63,6 +70,16 @@ const FIRST: &[Preset] = &[
         name: "mglru",
         help: "generations (multi-generational LRU, as Linux 6.12 has it), one flush per batch of pages that reclaim unmaps",
         knobs: &[(Knob::ReclaimPolicy, PolicyKind::MgLru.value())],
+    },
+    Preset {
+        name: "mglru-6.1",
+        help: "mglru as in Linux 6.1: faults and statistics are as in classic-6.1, and only refaults of the oldest generation are counted",
+        knobs: &[
+            (Knob::ReclaimPolicy, PolicyKind::MgLru.value()),
+            (Knob::LruGenForm, LruGenForm::V61.value()),
+            (Knob::FaultForm, FaultForm::V61.value()),
+            (Knob::MemcgFlushMs, 0),
+        ],
     },
     Preset {
         name: "mglru-6.14",

@@ -4,8 +4,8 @@ mod choice;
 mod flush;
 
 pub use choice::{
-    AllocPlacement, CompactionFolios, Compressor, FlushPolicy, LruGenForm, ReadAheadForm, ThpDefrag,
-    TierMigration, TierPolicy, ZswapForm,
+    AllocPlacement, CompactionFolios, Compressor, FaultForm, FlushPolicy, LruGenForm, ReadAheadForm,
+    ThpDefrag, TierMigration, TierPolicy, ZswapForm,
 };
 
 use crate::policy::PolicyKind;
@@ -145,7 +145,7 @@ knobs! {
         "MGLRU: reclaim of a node takes from one group after the other until it has enough (1), or from all of them (0); not in Linux";
     LruGenForm "lru_gen.form" 0 {LruGenForm}
         "MGLRU: how uses are counted and where folios go, as in Linux 6.12 or as it was reworked for 6.14; with 7.2's loop of \
-         reclaim besides (docs/mglru.md)";
+         reclaim besides; 6.1 is 6.12 that counts refaults of the oldest generation alone (docs/mglru.md)";
     DemotionEnabled "numa.demotion_enabled" 0, 0..=1 ""
         "reclaim moves cold pages to a slower tier of memory, if there is one, before it drops or swaps them";
     NumaBalancing "kernel.numa_balancing" 0, 0..=3 ""
@@ -225,6 +225,9 @@ knobs! {
         "interval of the flusher; 0 = only on request";
     ReadAheadKb "queue.read_ahead_kb" 128, 0..=2048 "KiB"
         "largest read-ahead window of a file";
+    FaultForm "fault.form" 0 {FaultForm}
+        "the version of Linux whose page faults they are: in 6.12 a load that swaps in a page of this process alone maps it \
+         writable; in 6.1 only a store does, and pgfault counts a fault that begins again after a read twice";
     ReadAheadForm "file.read_ahead_form" 0 {ReadAheadForm}
         "the version of Linux whose reading ahead of files it is: in 6.12 each page that is mapped around a fault is a hit, and \
          reading around faults stops when misses outnumber hits; in 7.2 only the page that faulted is one";
@@ -346,6 +349,7 @@ chosen! {
     tier_migration TierMigration TierMigration;
     defrag ThpDefrag ThpDefrag;
     compaction_folios CompactionFolios CompactionFolios;
+    fault_form FaultForm FaultForm;
     lru_gen_form LruGenForm LruGenForm;
     placement AllocPlacement AllocPlacement;
     read_ahead_form ReadAheadForm ReadAheadForm;

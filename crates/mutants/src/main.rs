@@ -30,9 +30,9 @@ use suite::{Outcome, Suite};
 
 /// The configuration of the memory manager that is tested.
 const FEATURES: &str = "one-thread";
-/// The memory manager's own tests; those of the simulated machine; runs on it of which a test compares what they count;
-/// and the random program.
-const SUITES: [&str; 4] = ["mm", "machine-sim", "counts", "chaos"];
+/// The memory manager's own tests; those of the upper half of the kernel; those of the simulated machine; runs on it of
+/// which a test compares what they count; and the random program.
+const SUITES: [&str; 5] = ["mm", "kernel", "machine-sim", "counts", "chaos"];
 
 /// Change the memory manager one line at a time, and see which tests notice.
 #[derive(Parser)]
@@ -190,8 +190,11 @@ fn judges(workspace: &Workspace, options: &Options) -> Result<Vec<Judge>> {
         Ok(Judge { name, suite, budget })
     };
     let mut judges = vec![tests(SUITES[0], &["-p", "mm", "--lib", "--features", FEATURES], options.budget)?];
+    if options.rooms.iter().flatten().any(|room| room == SUITES[1]) {
+        judges.push(tests(SUITES[1], &["-p", "kernel", "--lib"], options.budget)?);
+    }
     if let Some(budget) = options.simulated {
-        judges.push(tests(SUITES[1], &["-p", "machine-sim", "--test", "all"], budget)?);
+        judges.push(tests(SUITES[2], &["-p", "machine-sim", "--test", "all"], budget)?);
     }
     let runs = options.counts.is_some() || options.chaos.is_some();
     let command = runs.then(|| workspace.build_command()).transpose()?;
@@ -203,10 +206,10 @@ fn judges(workspace: &Workspace, options: &Options) -> Result<Vec<Judge>> {
         Ok(())
     };
     if let Some(budget) = options.counts {
-        add(SUITES[2], budget, counts::cases(&workspace.root)?)?;
+        add(SUITES[3], budget, counts::cases(&workspace.root)?)?;
     }
     if let Some(budget) = options.chaos {
-        add(SUITES[3], budget, workspace.cases()?)?;
+        add(SUITES[4], budget, workspace.cases()?)?;
     }
     Ok(judges)
 }

@@ -58,7 +58,7 @@ impl Results {
 
     /// A table by room, followed by the survivors.
     pub fn show(&self, compiled: &[&Mutant], uncompilable: usize) -> String {
-        let mut rooms: BTreeMap<&str, [usize; 10]> = BTreeMap::new();
+        let mut rooms: BTreeMap<&str, [usize; 11]> = BTreeMap::new();
         let mut survivors = String::new();
         for mutant in compiled {
             let outcomes = crate::SUITES.map(|suite| self.of(suite, mutant));
@@ -69,28 +69,31 @@ impl Results {
             let open = !caught.contains(&true) && survived(outcomes[0]);
             let hung = outcomes.contains(&Some(&Outcome::Hung));
             let not_run = outcomes[0].is_none();
-            let [mm, simulated, counts, chaos] = caught;
+            let [mm, kernel, simulated, counts, chaos] = caught;
             let nowhere = open && unreached;
-            let columns = [true, mutant.listed, mm, simulated, counts, chaos, hung, open, nowhere, not_run];
+            let columns =
+                [true, mutant.listed, mm, kernel, simulated, counts, chaos, hung, open, nowhere, not_run];
             for room in [mutant.room(), "~ all"] {
                 let counts = rooms.entry(room).or_default();
                 (0..columns.len()).for_each(|i| counts[i] += usize::from(columns[i]));
             }
             if open {
-                let tried = if outcomes.iter().all(|&outcome| survived(outcome)) {
-                    ""
-                } else {
-                    " (not tried by all)"
-                };
+                // The kernel's tests judge the kernel alone.
+                let not_asked = |suite: &str| suite == "kernel" && mutant.room() != suite;
+                let by_all = outcomes
+                    .iter()
+                    .zip(crate::SUITES)
+                    .all(|(&outcome, suite)| survived(outcome) || not_asked(suite));
+                let tried = if by_all { "" } else { " (not tried by all)" };
                 let reach = if unreached { " (not reached)" } else { "" };
                 let line = format!("line {}, {}{reach}{tried}\n", mutant.line, mutant.key);
                 survivors.push_str(&line);
             }
         }
         let mut table = String::from(
-            "| room | mutants | listed | caught by tests of mm | by those of the simulated machine | by counts | by the random program | of all these hung | left | of these not reached | not run |\n",
+            "| room | mutants | listed | caught by tests of mm | by those of the kernel | by those of the simulated machine | by counts | by the random program | of all these hung | left | of these not reached | not run |\n",
         );
-        table.push_str("|---|---|---|---|---|---|---|---|---|---|---|\n");
+        table.push_str("|---|---|---|---|---|---|---|---|---|---|---|---|\n");
         for (room, counts) in rooms {
             let counts = counts.map(|count| count.to_string()).join(" | ");
             table.push_str(&format!("| {} | {counts} |\n", room.trim_start_matches("~ ")));

@@ -23,11 +23,12 @@ use serde::{Deserialize, Serialize};
 /// Policies that Linux has.
 pub const POLICIES: [&str; 2] = ["classic", "mglru"];
 
-/// Which profile simulates a policy of a kernel: generations were reworked in 6.14 and 7.2, reading around faults in
-/// 7.2.
+/// Which profile simulates a policy of a kernel: what counts and what a load maps changed after 6.1, generations were
+/// reworked in 6.14 and 7.2, reading around faults in 7.2.
 pub fn profile(policy: &str, version: &str) -> String {
     let version = find::numbers(version);
     match policy {
+        _ if version.starts_with(&[6, 1]) => format!("{policy}-6.1"),
         _ if version >= vec![7, 2] => format!("{policy}-7.2"),
         "mglru" if version >= vec![6, 14] => "mglru-6.14".to_owned(),
         _ => policy.to_owned(),
@@ -183,7 +184,8 @@ pub(super) mod tests {
     #[test]
     fn generations_are_simulated_as_the_kernel_has_them() {
         let of = |version| profile("mglru", version);
-        assert_eq!(of("6.1.0-50-cloud-amd64"), "mglru");
+        assert_eq!(of("6.1.0-50-cloud-amd64"), "mglru-6.1");
+        assert_eq!(profile("classic", "6.1.0-50-cloud-amd64"), "classic-6.1");
         assert_eq!(of("6.12.117+deb13-cloud-amd64"), "mglru");
         assert_eq!((of("6.19.14"), of("7.2.13+deb14")), ("mglru-6.14".into(), "mglru-7.2".into()));
         assert_eq!(

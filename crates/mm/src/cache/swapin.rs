@@ -50,6 +50,7 @@ pub(crate) fn swapin_near<M: Machine>(
     let _scope = memory.scope(Scope::SwapinReadahead);
     memory.charge(Work::CacheLookup, 1);
     let mut found = memory.swap.cache_get(memory, slot);
+    let (mut alone, mut waited) = (false, false);
     match found {
         // A larger folio says nothing about read-ahead, which reads single pages.
         Some(pfn) if memory.frames[pfn].order() > Order::ZERO => {}
@@ -58,7 +59,7 @@ pub(crate) fn swapin_near<M: Machine>(
             memory.count(Stat::SwapRaHit, i64::from(ahead));
             near(SwapinStep::Found { ahead });
         }
-        None => read_nearby(memory, slot, gfp, near)?,
+        None => alone = read_nearby(memory, slot, gfp, near)?,
     }
     let major = found.is_none();
     loop {
@@ -71,9 +72,10 @@ pub(crate) fn swapin_near<M: Machine>(
         };
         if !memory.frames[pfn].has(FrameFlags::UPTODATE) {
             memory.wait_unlocked(pfn);
+            waited = true;
         }
         if memory.frames[pfn].has(FrameFlags::UPTODATE) {
-            return Ok(SwappedIn { folio: pfn, major });
+            return Ok(SwappedIn { folio: pfn, major, began_again: waited && !alone });
         }
         let failed = has_failed(memory, pfn, slot);
         memory.put(pfn);
@@ -99,6 +101,9 @@ pub(crate) struct SwappedIn {
     pub folio: Pfn,
     /// It was not in the swap cache: the caller started its read. (To wait for another task's read is no major fault.)
     pub major: bool,
+    /// The caller waited for a read of several pages, or for another task's. In Linux the fault then begins again; it
+    /// awaits a read of one page at once.
+    pub began_again: bool,
 }
 
 /// The page of a locked folio that holds the content of a slot. `None`: the folio is no longer in the swap cache there.
@@ -130,19 +135,21 @@ fn in_cluster<M: Machine>(memory: &Memory<M>, wanted: SwapSlot, step: SwapinStep
     Nearby::new()
 }
 
-/// Read the wanted slot and those that are worth reading with it. `Err`: memory is short, and nothing has changed.
+/// Read the wanted slot and those that are worth reading with it. Returns whether there are none of the latter. `Err`:
+/// memory is short, and nothing has changed.
 fn read_nearby<M: Machine>(
     memory: &Memory<M>,
     wanted: SwapSlot,
     gfp: Gfp,
     near: impl Fn(SwapinStep) -> Nearby,
-) -> Result<(), Shortage> {
+) -> Result<bool, Shortage> {
     let mut slots =
         if gfp.read_ahead == AllowedReadAhead::Window { near(SwapinStep::Plan) } else { Nearby::new() };
     // Another task may have read the wanted slot since, and the plan may lack it.
     if !slots.contains(&wanted) {
         slots.push(wanted);
     }
+    let alone = slots.len() == 1;
     let needed = slots.iter().filter(|&&slot| is_unread(memory, slot)).count();
     let mut pages = memory.new_pages(needed, gfp)?.into_iter();
     near(SwapinStep::Read);
@@ -158,7 +165,7 @@ fn read_nearby<M: Machine>(
         }
     }
     pages.for_each(|page| memory.put(page));
-    Ok(())
+    Ok(alone)
 }
 
 /// Start reading a slot that no task waits for. Returns whether there was anything to read.

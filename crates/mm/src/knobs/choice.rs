@@ -111,6 +111,8 @@ choices! {
         V614 "6.14",
         /// With the reclaim loop of 7.2, too.
         V72 "7.2",
+        /// As the first version, but only refaults of the oldest generation are counted.
+        V61 "6.1",
     }
     /// `file.read_ahead_form`: the version of Linux whose reading ahead of files it is.
     ReadAheadForm {
@@ -118,6 +120,13 @@ choices! {
         V612 "6.12",
         /// The page that faulted is a hit, if it was cached, and larger folios come with the second window.
         V72 "7.2",
+    }
+    /// `fault.form`: the version of Linux whose page faults they are.
+    FaultForm {
+        /// A load that swaps a page in may map it writable, and a fault counts once.
+        V612 "6.12",
+        /// Only a store maps it writable, and a fault that begins again after a read counts twice.
+        V61 "6.1",
     }
     /// `zswap.form`: the version of Linux whose zswap it is.
     ZswapForm {

@@ -32,13 +32,18 @@ pub const MARKS: FrameFlags = FrameFlags::USES.union(FrameFlags::REFERENCED);
 /// Whether it is the form of 6.14 or a later one.
 #[inline]
 pub(crate) fn is_reworked(knobs: &Knobs) -> bool {
-    knobs.lru_gen_form() >= LruGenForm::V614
+    matches!(knobs.lru_gen_form(), LruGenForm::V614 | LruGenForm::V72)
 }
 
 /// Whether a pass has a budget, as in 7.2: see the front end's `evict`.
 #[inline]
 pub(crate) fn has_budget(knobs: &Knobs) -> bool {
-    knobs.lru_gen_form() >= LruGenForm::V72
+    knobs.lru_gen_form() == LruGenForm::V72
+}
+
+/// Whether refaults are counted only while the generation that the folio was evicted from is the oldest, as in 6.1.
+pub(super) fn counts_only_oldest(knobs: &Knobs) -> bool {
+    knobs.lru_gen_form() == LruGenForm::V61
 }
 
 /// The flags after one more use through a file descriptor; `None`: they cannot count more uses.

@@ -57,11 +57,14 @@ impl Lru {
         if (frame.node(), frame.group()) != (evicted.node, evicted.group) {
             return;
         }
-        self.count_refault(platform, frame.group(), file, pages as u64);
+        let of_oldest = self.is_of_oldest(evicted, file);
+        if of_oldest || !form::counts_only_oldest(&platform.knobs) {
+            self.count_refault(platform, frame.group(), file, pages as u64);
+        }
         if form::is_reworked(&platform.knobs) {
             return self.refault_reworked(platform, frame, evicted, faulted);
         }
-        if !self.is_of_oldest(evicted, file) {
+        if !of_oldest {
             return;
         }
         let uses = (evicted.stamp & ((1 << USE_BITS) - 1)) as u32 + evicted.workingset as u32;

@@ -3,7 +3,7 @@
 use super::place::arrival;
 use super::*;
 use crate::frame::{FrameFlags as F, List};
-use crate::knobs::Knob;
+use crate::knobs::{Knob, LruGenForm};
 use crate::lru::policy::{End, Evicted};
 use crate::lru::tests::*;
 use crate::lru::{Lru, PolicyKind, ROOT};
@@ -171,7 +171,15 @@ fn without_tiers_many_uses_count_as_one() {
 
 #[test]
 fn refault_counts_for_its_tier_while_its_generation_is_the_oldest() {
+    for (form, refaults) in [(LruGenForm::V612, 2), (LruGenForm::V61, 1)] {
+        refault_early_and_late(form, refaults);
+    }
+}
+
+/// `refaults`: those that are counted, of one while the page's generation is the oldest, and one later.
+fn refault_early_and_late(form: LruGenForm, refaults: i64) {
     let (platform, lru) = with_generations();
+    platform.knobs.set(Knob::LruGenForm, form.value()).unwrap();
     new_folio(&platform, &lru, Pfn(0), ROOT, F::empty());
     (0..3).for_each(|_| lru.mark_accessed(&platform, Pfn(0)));
     let shadow = lru.eviction(&platform, Pfn(0), ROOT);
@@ -185,7 +193,7 @@ fn refault_counts_for_its_tier_while_its_generation_is_the_oldest() {
     lru.isolate_oldest(&platform, NODE, ROOT, ALL);
     assert!(!lru.is_of_oldest(Evicted::unpack(shadow), true));
     lru.refault(&platform, &[(Pfn(0), shadow)], || 0, false);
-    assert_eq!(platform.stats.read(Stat::WorkingsetRefaultFile), 2);
+    assert_eq!(platform.stats.read(Stat::WorkingsetRefaultFile), refaults);
     assert_eq!(platform.stats.read(Stat::WorkingsetActivateFile), 1);
 }
 

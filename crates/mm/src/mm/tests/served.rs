@@ -1,6 +1,7 @@
 //! What a fault counts as, and what it maps besides its own page.
 
 use super::*;
+use crate::knobs::FaultForm;
 use crate::reclaim;
 use std_alloc::boxed::Box;
 
@@ -63,6 +64,13 @@ impl Bench {
 
     fn load(&self, page: u64) -> FaultDone {
         self.fault(page, AccessKind::Load)
+    }
+
+    /// What a load adds to pgfault.
+    fn faults_of_load(&self, page: u64) -> i64 {
+        let before = self.count(Stat::Pgfault);
+        self.load(page);
+        self.count(Stat::Pgfault) - before
     }
 
     fn bits(&self, page: u64) -> Option<Bits> {
@@ -182,6 +190,56 @@ fn load_of_an_exclusive_swapped_page_maps_it_writable() {
     bench.swap_out([0]);
     assert_eq!((bench.count(Stat::PswpOut), bench.count(Stat::Pgreuse)), (5, 0));
     bench.mm.validate().unwrap();
+}
+
+/// In Linux 6.1 a load maps it read-only, and the store after it is another fault.
+#[test]
+fn in_the_form_of_6_1_a_store_after_a_load_reuses_the_swapped_page() {
+    let bench = Bench::new();
+    bench.set(Knob::FaultForm, FaultForm::V61.value());
+    bench.set(Knob::PageCluster, 0);
+    bench.swapped(2);
+    bench.load(0);
+    assert!(!bench.bits(0).unwrap().contains(Bits::WRITE));
+    assert_eq!([0, 1].map(|page| bench.fault(page, AccessKind::Store)), [FaultDone::Minor, FaultDone::Major]);
+    assert!([0, 1].iter().all(|&page| bench.bits(page).unwrap().contains(Bits::WRITE)));
+    assert_eq!(bench.count(Stat::Pgreuse), 1);
+    bench.mm.validate().unwrap();
+}
+
+/// In Linux 6.1 a fault that begins again after the read of a file's page counts once more, also if another task has it
+/// read.
+#[test]
+fn in_the_form_of_6_1_faults_that_wait_for_files_count_twice() {
+    for (form, expected) in [(FaultForm::V612, [1, 1, 1]), (FaultForm::V61, [2, 2, 1])] {
+        let bench = Bench::new();
+        bench.set(Knob::FaultForm, form.value());
+        bench.set(Knob::FaultAroundBytes, 4096);
+        bench.map_file(64);
+        *bench.mm.machine().idle.lock() = Some(Box::new(|_| assert!(bench.end_one())));
+        assert_eq!([0, 1, 0].map(|page| bench.faults_of_load(page)), expected, "{form:?}");
+    }
+}
+
+/// A page that is read alone from swap is awaited within the fault.
+#[test]
+fn in_the_form_of_6_1_faults_that_swap_in_several_pages_count_twice() {
+    for (form, expected) in [(FaultForm::V612, 1), (FaultForm::V61, 2)] {
+        let bench = Bench::new();
+        bench.set(Knob::FaultForm, form.value());
+        bench.swapped(16);
+        bench.set(Knob::PageCluster, 0);
+        assert_eq!(bench.faults_of_load(0), 1, "{form:?}, alone");
+        bench.set(Knob::PageCluster, 3);
+        let reads_ahead = |&page: &u64| {
+            let before = bench.count(Stat::SwapRa);
+            let faults = bench.faults_of_load(page);
+            let reads = bench.count(Stat::SwapRa) > before;
+            assert!(!reads || faults == expected, "{form:?}, page {page}: {faults}");
+            reads
+        };
+        (1..9).find(reads_ahead).expect("some page must be read ahead");
+    }
 }
 
 /// A writable page would have to be flushed at once when reclaim takes it.

@@ -164,7 +164,11 @@ impl<M: Machine> Fault<'_, M> {
             sequential: self.vma.flags.contains(VmaFlags::SEQUENTIAL),
             random: self.vma.flags.contains(VmaFlags::RANDOM),
         };
-        Ok(self.core.cache.get_page(self.core, file, index, hint, self.gfp)?)
+        let page = self.core.cache.get_page(self.core, file, index, hint, self.gfp)?;
+        if (page.major || page.waited) && !self.core.frames[page.folio].has(FrameFlags::SWAPBACKED) {
+            self.count_again();
+        }
+        Ok(page)
     }
 
     /// Map the cached pages in the aligned window around the fault. Returns whether the page found_page was among them.

@@ -19,11 +19,11 @@ use super::vma::{Vma, VmaFlags, VmaView};
 use crate::api::{AccessKind, FaultDone, FaultError};
 use crate::cache::CacheError;
 use crate::frame::{FolioPages, Frame};
-use crate::knobs::Knob;
+use crate::knobs::{FaultForm, Knob};
 use crate::machine::{Machine, Scope, SharedLine, WaitKey, Work};
 use crate::memory::{AllocCause, Gfp, Shortage};
 use crate::mm_core::MmCore;
-use crate::stat::Stat;
+use crate::stat::{GroupStat, Stat};
 use crate::table::{Bits, Entry, LockedTables, Resident, Rights, Settled, Shown, Slot, Tree, Writes};
 use crate::units::*;
 
@@ -149,6 +149,16 @@ impl<M: Machine> Fault<'_, M> {
             Some((file, index)) if self.is_store() && self.vma.is_shared() => self.shared_store(file, index),
             Some((file, index)) if self.is_store() => self.private_store(file, index),
             Some((file, index)) => self.file_load(file, index),
+        }
+    }
+
+    /// The fault has waited for a read. Linux then lets go of the space and begins again; 6.1 counts this as another
+    /// fault.
+    #[cold]
+    fn count_again(&self) {
+        if self.core.knobs.fault_form() == FaultForm::V61 {
+            self.count(Stat::Pgfault);
+            self.core.lru.groups.count(self.space.group(), GroupStat::Pgfault, 1);
         }
     }
 

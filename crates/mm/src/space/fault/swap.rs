@@ -7,7 +7,7 @@ use crate::cache::{
     Nearby, SwapinStep, drop_swap_entry, page_of_slot, remove_from_swap_cache, swapin, swapin_near,
 };
 use crate::frame::{FolioPages, FrameFlags, Owner};
-use crate::knobs::Knob;
+use crate::knobs::{FaultForm, Knob};
 use crate::machine::{Machine, Scope, Work};
 use crate::space::VmaFlags;
 use crate::table::{Absent, Bits, Entry, LockedTables, Resident, Shown, Slot, Writes};
@@ -46,6 +46,9 @@ impl<M: Machine> Fault<'_, M> {
         };
         let outcome = match page {
             Ok(page) => {
+                if page.began_again {
+                    self.count_again();
+                }
                 self.core.lock_folio(page.folio);
                 let outcome = self.map_swapped(page.folio, entry, slot, exclusive);
                 self.core.unlock_folio(page.folio);
@@ -98,10 +101,11 @@ impl<M: Machine> Fault<'_, M> {
         Ok(Served { done: served.done, ..self.write_fault(entry)? })
     }
 
-    /// Whether the entry of an exclusive page gives the right to write. A load, too, gives it, unless the policy defers
-    /// flushes: the flush of a writable entry cannot be deferred.
+    /// Whether the entry of an exclusive page gives the right to write. A load, too, gives it (since Linux 6.11), unless
+    /// the policy defers flushes: the flush of a writable entry cannot be deferred.
     pub(super) fn swaps_in_writable(&self) -> bool {
-        let gives = self.is_store() || !self.core.knobs.flush_policy().defers();
+        let knobs = &self.core.knobs;
+        let gives = self.is_store() || !knobs.flush_policy().defers() && knobs.fault_form() != FaultForm::V61;
         gives && self.vma.prot.contains(Prot::WRITE)
     }
 
