@@ -129,10 +129,10 @@ fn properties(cases: &str) -> Vec<Step> {
         Step::cargo(name, command).env("PROPTEST_CASES", cases)
     };
     vec![
-        many("properties of the memory manager", &["-p", "mm", "--lib", "--features", ONE_THREADED]),
-        many("of traces", &["-p", "trace"]),
-        many("of the simulated machine", &["-p", "machine-sim", "--lib"]),
-        many("of the lab", &["-p", "lab", "--lib"]),
+        many("properties of the memory manager", &["-p", "pagefold-mm", "--lib", "--features", ONE_THREADED]),
+        many("of traces", &["-p", "pagefold-trace"]),
+        many("of the simulated machine", &["-p", "pagefold-sim", "--lib"]),
+        many("of the lab", &["-p", "pagefold", "--lib"]),
     ]
 }
 
@@ -167,16 +167,29 @@ fn workspace() -> Vec<Step> {
         Step::cargo("lints", ["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"]),
         Step::cargo(
             "lints of the one-threaded form",
-            ["clippy", "-p", "mm", "--all-targets", "--features", ONE_THREADED, "--", "-D", "warnings"],
+            [
+                "clippy",
+                "-p",
+                "pagefold-mm",
+                "--all-targets",
+                "--features",
+                ONE_THREADED,
+                "--",
+                "-D",
+                "warnings",
+            ],
         ),
         lints_of_models("loom"),
         lints_of_models("shuttle"),
         Step::cargo("documents", ["doc", "--workspace", "--no-deps"]).env("RUSTDOCFLAGS", "-D warnings"),
-        tests("tests of the memory manager", ["-p", "mm", "-p", "pagefold-flush"]),
-        tests("tests of its one-threaded form", ["-p", "mm", "--features", ONE_THREADED]),
+        tests("tests of the memory manager", ["-p", "pagefold-mm", "-p", "pagefold-flush"]),
+        tests("tests of its one-threaded form", ["-p", "pagefold-mm", "--features", ONE_THREADED]),
         models("every order of the small models", "loom"),
         models("random orders of the models", "shuttle"),
-        tests("tests of everything else", ["--workspace", "--exclude", "mm", "--exclude", "pagefold-flush"]),
+        tests(
+            "tests of everything else",
+            ["--workspace", "--exclude", "pagefold-mm", "--exclude", "pagefold-flush"],
+        ),
     ]
 }
 
@@ -211,13 +224,14 @@ fn in_example(name: &'static str, args: &[&'static str]) -> Step {
 fn models(name: &'static str, checker: &str) -> Step {
     Step::cargo(
         name,
-        ["test", "-p", "mm", "--lib", "--features", checker, "tlb::model", "--", "--show-output"],
+        ["test", "-p", "pagefold-mm", "--lib", "--features", checker, "tlb::model", "--", "--show-output"],
     )
     .env("RUST_BACKTRACE", "0")
 }
 
 fn lints_of_models(checker: &str) -> Step {
-    let args = ["clippy", "-p", "mm", "--all-targets", "--features", checker, "--", "-D", "warnings"];
+    let args =
+        ["clippy", "-p", "pagefold-mm", "--all-targets", "--features", checker, "--", "-D", "warnings"];
     Step::cargo("lints of the models", args)
 }
 
@@ -230,9 +244,9 @@ fn benches(rest: &[&str]) -> Vec<Step> {
     };
     vec![
         bench("benchmarks", &["-p", "bench"]),
-        bench("speed of the simulator", &["-p", "machine-sim", "--bench", "speed"]),
-        bench("cost of recording", &["-p", "trace", "--bench", "recorder"]),
-        bench("commands that start others", &["-p", "lab", "--bench", "recordings"]),
+        bench("speed of the simulator", &["-p", "pagefold-sim", "--bench", "speed"]),
+        bench("cost of recording", &["-p", "pagefold-trace", "--bench", "recorder"]),
+        bench("commands that start others", &["-p", "pagefold", "--bench", "recordings"]),
     ]
 }
 
