@@ -15,6 +15,7 @@ mod kernel;
 #[allow(dead_code, reason = "only the words are read")]
 mod knobs;
 mod linux;
+mod publish;
 mod soak;
 mod step;
 #[allow(dead_code, reason = "the rules of the house read the rest")]
@@ -60,6 +61,9 @@ Tasks:
                  newest in /boot that is readable, one that was unpacked, or 6.12
   linux-test     run a few programs on Linux beside the simulated machine; without a kernel it says so and succeeds
   mutants [ARGS] change the memory manager in every place in turn, and see which tests notice (hours; --help says more)
+  package        make the packages that a registry gets, and build each from them
+  oldest         check the workspace with the oldest Rust that it promises, if rustup has it
+  semver         what has changed in the crates' interfaces since the last tag that their version does not say
   ci             what .ci/run does: test
 ";
 
@@ -102,6 +106,9 @@ fn main() -> ExitCode {
         ["linux-test"] => linux::test(),
         ["boot-test"] => boot::test(""),
         ["boot-test", filter] => boot::test(filter),
+        ["package"] => run_all(&[vec![publish::packages(true)]]),
+        ["oldest"] => publish::oldest(),
+        ["semver"] => publish::semver(),
         ["help" | "--help" | "-h"] => {
             print!("{HELP}");
             ExitCode::SUCCESS
@@ -181,6 +188,8 @@ fn workspace() -> Vec<Step> {
         ),
         lints_of_models("loom"),
         lints_of_models("shuttle"),
+        publish::packages(false),
+        Step::xtask("the oldest compiler", ["oldest"]),
         Step::cargo("documents", ["doc", "--workspace", "--no-deps"]).env("RUSTDOCFLAGS", "-D warnings"),
         tests("tests of the memory manager", ["-p", "pagefold-mm", "-p", "pagefold-flush"]),
         tests("tests of its one-threaded form", ["-p", "pagefold-mm", "--features", ONE_THREADED]),
