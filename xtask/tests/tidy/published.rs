@@ -79,6 +79,10 @@ fn all_manifests_promise_one_compiler_and_one_version() {
         let right = promised.is_some_and(|promised| promised == rust || promised.is_table());
         assert!(right, "{} must have rust-version = {rust}, or inherit it", file.path);
     }
+    let promise = format!("Needs Rust {} or newer", rust.as_str().unwrap());
+    for page in files("crates", "README.md") {
+        assert!(page.text.contains(&promise), "{} must say '{promise}'", page.path);
+    }
 }
 
 #[test]
