@@ -1,7 +1,8 @@
 //! Compiles the recorder's plugin, so that the binary can carry it.
 //!
 //! The plugin is a shared library that QEMU loads. It uses nothing but `std` and the crate `abi`, so `rustc` alone
-//! builds both: no C compiler, no download, and no artifact dependency, which stable Cargo does not have.
+//! builds both: no C compiler, no download, and no artifact dependency, which stable Cargo does not have. Its sources
+//! are in this package, and the build script of `abi` says where that crate's are.
 
 use std::env;
 use std::path::{Path, PathBuf};
@@ -12,11 +13,10 @@ fn main() {
     if env::var_os("CARGO_FEATURE_STD").is_none() {
         return;
     }
-    let crates = PathBuf::from(variable("CARGO_MANIFEST_DIR")).join("..");
-    let (plugin, abi) = (crates.join("recorder-plugin/src"), crates.join("abi/src"));
-    println!("cargo::rerun-if-changed=build.rs");
-    println!("cargo::rerun-if-changed={}", plugin.display());
-    println!("cargo::rerun-if-changed={}", abi.display());
+    let (plugin, abi) = (Path::new("plugin"), PathBuf::from(variable("DEP_PAGEFOLD_ABI_SOURCES")));
+    for sources in ["build.rs", "plugin", &abi.to_string_lossy()] {
+        println!("cargo::rerun-if-changed={sources}");
+    }
     for shared in ["codec.rs", "event.rs", "image.rs", "ranges.rs", "raw.rs"] {
         println!("cargo::rerun-if-changed=src/{shared}");
     }
@@ -34,7 +34,7 @@ fn main() {
         "--extern",
         &with_abi,
     ];
-    compile(&plugin, &options, &out.join("recorder.so"));
+    compile(plugin, &options, &out.join("recorder.so"));
 }
 
 fn compile(source: &Path, options: &[&str], to: &Path) {

@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 pub fn pagefold() -> Option<PathBuf> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut command = Command::new(cargo);
-    command.args(["build", "--release", "-p", "lab", "--bin", "pagefold"]);
+    command.args(["build", "--release", "-p", "pagefold", "--bin", "pagefold"]);
     command
         .args(["--message-format", "json-render-diagnostics"])
         .stdin(Stdio::null())

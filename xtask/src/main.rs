@@ -15,6 +15,7 @@ mod kernel;
 #[allow(dead_code, reason = "only the words are read")]
 mod knobs;
 mod linux;
+mod publish;
 mod soak;
 mod step;
 #[allow(dead_code, reason = "the rules of the house read the rest")]
@@ -60,6 +61,9 @@ Tasks:
                  newest in /boot that is readable, one that was unpacked, or 6.12
   linux-test     run a few programs on Linux beside the simulated machine; without a kernel it says so and succeeds
   mutants [ARGS] change the memory manager in every place in turn, and see which tests notice (hours; --help says more)
+  package        make the packages that a registry gets, and build each from them
+  oldest         check the workspace with the oldest Rust that it promises, if rustup has it
+  semver         what has changed in the crates' interfaces since the last tag that their version does not say
   ci             what .ci/run does: test
 ";
 
@@ -102,6 +106,9 @@ fn main() -> ExitCode {
         ["linux-test"] => linux::test(),
         ["boot-test"] => boot::test(""),
         ["boot-test", filter] => boot::test(filter),
+        ["package"] => run_all(&[vec![publish::packages(true)]]),
+        ["oldest"] => publish::oldest(),
+        ["semver"] => publish::semver(),
         ["help" | "--help" | "-h"] => {
             print!("{HELP}");
             ExitCode::SUCCESS
@@ -129,10 +136,10 @@ fn properties(cases: &str) -> Vec<Step> {
         Step::cargo(name, command).env("PROPTEST_CASES", cases)
     };
     vec![
-        many("properties of the memory manager", &["-p", "mm", "--lib", "--features", ONE_THREADED]),
-        many("of traces", &["-p", "trace"]),
-        many("of the simulated machine", &["-p", "machine-sim", "--lib"]),
-        many("of the lab", &["-p", "lab", "--lib"]),
+        many("properties of the memory manager", &["-p", "pagefold-mm", "--lib", "--features", ONE_THREADED]),
+        many("of traces", &["-p", "pagefold-trace"]),
+        many("of the simulated machine", &["-p", "pagefold-sim", "--lib"]),
+        many("of the lab", &["-p", "pagefold", "--lib"]),
     ]
 }
 
@@ -167,16 +174,31 @@ fn workspace() -> Vec<Step> {
         Step::cargo("lints", ["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"]),
         Step::cargo(
             "lints of the one-threaded form",
-            ["clippy", "-p", "mm", "--all-targets", "--features", ONE_THREADED, "--", "-D", "warnings"],
+            [
+                "clippy",
+                "-p",
+                "pagefold-mm",
+                "--all-targets",
+                "--features",
+                ONE_THREADED,
+                "--",
+                "-D",
+                "warnings",
+            ],
         ),
         lints_of_models("loom"),
         lints_of_models("shuttle"),
+        publish::packages(false),
+        Step::xtask("the oldest compiler", ["oldest"]),
         Step::cargo("documents", ["doc", "--workspace", "--no-deps"]).env("RUSTDOCFLAGS", "-D warnings"),
-        tests("tests of the memory manager", ["-p", "mm", "-p", "pagefold-flush"]),
-        tests("tests of its one-threaded form", ["-p", "mm", "--features", ONE_THREADED]),
+        tests("tests of the memory manager", ["-p", "pagefold-mm", "-p", "pagefold-flush"]),
+        tests("tests of its one-threaded form", ["-p", "pagefold-mm", "--features", ONE_THREADED]),
         models("every order of the small models", "loom"),
         models("random orders of the models", "shuttle"),
-        tests("tests of everything else", ["--workspace", "--exclude", "mm", "--exclude", "pagefold-flush"]),
+        tests(
+            "tests of everything else",
+            ["--workspace", "--exclude", "pagefold-mm", "--exclude", "pagefold-flush"],
+        ),
     ]
 }
 
@@ -211,13 +233,14 @@ fn in_example(name: &'static str, args: &[&'static str]) -> Step {
 fn models(name: &'static str, checker: &str) -> Step {
     Step::cargo(
         name,
-        ["test", "-p", "mm", "--lib", "--features", checker, "tlb::model", "--", "--show-output"],
+        ["test", "-p", "pagefold-mm", "--lib", "--features", checker, "tlb::model", "--", "--show-output"],
     )
     .env("RUST_BACKTRACE", "0")
 }
 
 fn lints_of_models(checker: &str) -> Step {
-    let args = ["clippy", "-p", "mm", "--all-targets", "--features", checker, "--", "-D", "warnings"];
+    let args =
+        ["clippy", "-p", "pagefold-mm", "--all-targets", "--features", checker, "--", "-D", "warnings"];
     Step::cargo("lints of the models", args)
 }
 
@@ -230,9 +253,9 @@ fn benches(rest: &[&str]) -> Vec<Step> {
     };
     vec![
         bench("benchmarks", &["-p", "bench"]),
-        bench("speed of the simulator", &["-p", "machine-sim", "--bench", "speed"]),
-        bench("cost of recording", &["-p", "trace", "--bench", "recorder"]),
-        bench("commands that start others", &["-p", "lab", "--bench", "recordings"]),
+        bench("speed of the simulator", &["-p", "pagefold-sim", "--bench", "speed"]),
+        bench("cost of recording", &["-p", "pagefold-trace", "--bench", "recorder"]),
+        bench("commands that start others", &["-p", "pagefold", "--bench", "recordings"]),
     ]
 }
 

@@ -15,6 +15,8 @@ const TYPICAL: &[(&str, u64)] = &[
     ("lints", 83),
     ("lints of the one-threaded form", 25),
     ("lints of the models", 22),
+    ("packages", 5),
+    ("the oldest compiler", 1),
     ("documents", 25),
     ("tests", 400),
     ("tests of the memory manager", 218),

@@ -1,7 +1,7 @@
 //! Commands that start others, each recorded by one `pagefold record`: what it costs, whether the trace holds under the
 //! oracle, and whether a process of it does what the same program does when it is recorded alone.
 //!
-//! Programs that are not installed are left out. `cargo bench -p lab --bench recordings -- NAME...` measures some.
+//! Programs that are not installed are left out. `cargo bench -p pagefold --bench recordings -- NAME...` measures some.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};

@@ -1,4 +1,4 @@
-//! A program of your own on the simulated machine: `cargo run --release -p lab --example program`
+//! A program of your own on the simulated machine: `cargo run --release -p pagefold --example program`
 //!
 //! It fills a queue of pages, and then reads it from the front while it appends at the end, as a log does.
 

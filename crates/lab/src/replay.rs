@@ -1,5 +1,6 @@
 //! The command line that replays a failed run.
 
+use std::any::Any;
 use std::cell::RefCell;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 
@@ -30,7 +31,7 @@ pub fn install_panic_hook() {
         if FAILED.swap(true, SeqCst) {
             std::thread::park();
         }
-        let message = info.payload_as_str().unwrap_or("(no message)");
+        let message = message(info.payload());
         let place = info.location().map(ToString::to_string).unwrap_or_default();
         eprintln!("pagefold: an assertion failed at {place}: {message}\nreplay: {command}");
         if std::env::var_os("RUST_BACKTRACE").is_some() {
@@ -38,6 +39,12 @@ pub fn install_panic_hook() {
         }
         std::process::exit(1);
     }));
+}
+
+/// What a panic says: a text, or one that was put together.
+fn message(payload: &dyn Any) -> &str {
+    let whole = payload.downcast_ref::<&str>().copied();
+    whole.or_else(|| payload.downcast_ref::<String>().map(String::as_str)).unwrap_or("(no message)")
 }
 
 /// Quote words for a POSIX shell.
@@ -58,6 +65,14 @@ fn quote(word: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn message_of_a_panic_is_found_whether_it_has_arguments_or_not() {
+        let said = |run: fn()| std::panic::catch_unwind(run).unwrap_err();
+        assert_eq!(message(&*said(|| std::panic::panic_any("plain"))), "plain");
+        assert_eq!(message(&*said(|| std::panic::panic_any(format!("page {}", 3)))), "page 3");
+        assert_eq!(message(&*said(|| std::panic::panic_any(3))), "(no message)");
+    }
 
     #[test]
     fn shell_splits_a_line_into_the_same_words() {

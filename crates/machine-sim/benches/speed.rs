@@ -1,9 +1,9 @@
 //! How fast the simulator is on one core of the host: accesses, faults and reclaimed pages a second.
 //!
-//! `cargo bench -p machine-sim --bench speed [-- PART_OF_A_ROW'S_NAME...]`
+//! `cargo bench -p pagefold-sim --bench speed [-- PART_OF_A_ROW'S_NAME...]`
 
-use machine_sim::{MachineSpec, RunConfig, run};
 use mm::knobs::Knob;
+use pagefold_sim::{MachineSpec, RunConfig, run};
 use program::{Access, AccessKind, Map, Os, Program, Role, Signal, builtin};
 
 /// Accesses of count 1 to `pages` resident pages, in order or at random.

@@ -123,8 +123,8 @@ impl Workspace {
 
     /// The errors of the compiler.
     fn check(&self) -> Result<Vec<CompileError>> {
-        let features = format!("mm/{}", crate::FEATURES);
-        let args = ["check", "-p", "mm", "-p", "kernel", "--lib", "--features", &features];
+        let features = format!("pagefold-mm/{}", crate::FEATURES);
+        let args = ["check", "-p", "pagefold-mm", "-p", "pagefold-kernel", "--lib", "--features", &features];
         let args = [&args[..], &["--message-format=json"]].concat();
         let output = self.cargo(&args).stderr(Stdio::null()).output()?;
         let mut errors = Vec::new();
@@ -165,7 +165,7 @@ impl Workspace {
 
     /// Build the command `pagefold`; returns its path.
     pub fn build_command(&self) -> Result<PathBuf> {
-        self.build(&["build", "--release", "-p", "lab", "--bin", "pagefold"])
+        self.build(&["build", "--release", "-p", "pagefold", "--bin", "pagefold"])
     }
 
     /// Build a program; returns its path.

@@ -139,9 +139,9 @@ fn run_cargo_mutants(root: &Path, rooms: &[String]) -> Result<Vec<Listed>> {
         "--json",
         "--no-config",
         "-p",
-        "mm",
+        "pagefold-mm",
         "-p",
-        "kernel",
+        "pagefold-kernel",
     ]);
     for room in rooms {
         let forms = match room.as_str() {

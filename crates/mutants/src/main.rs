@@ -189,12 +189,13 @@ fn judges(workspace: &Workspace, options: &Options) -> Result<Vec<Judge>> {
         let suite = Suite::of_tests(workspace.build_tests(args)?, directory, &workspace.work, (name, 300.0))?;
         Ok(Judge { name, suite, budget })
     };
-    let mut judges = vec![tests(SUITES[0], &["-p", "mm", "--lib", "--features", FEATURES], options.budget)?];
+    let mut judges =
+        vec![tests(SUITES[0], &["-p", "pagefold-mm", "--lib", "--features", FEATURES], options.budget)?];
     if options.rooms.iter().flatten().any(|room| room == SUITES[1]) {
-        judges.push(tests(SUITES[1], &["-p", "kernel", "--lib"], options.budget)?);
+        judges.push(tests(SUITES[1], &["-p", "pagefold-kernel", "--lib"], options.budget)?);
     }
     if let Some(budget) = options.simulated {
-        judges.push(tests(SUITES[2], &["-p", "machine-sim", "--test", "all"], budget)?);
+        judges.push(tests(SUITES[2], &["-p", "pagefold-sim", "--test", "all"], budget)?);
     }
     let runs = options.counts.is_some() || options.chaos.is_some();
     let command = runs.then(|| workspace.build_command()).transpose()?;

@@ -7,7 +7,7 @@
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use trace::record::{RecordOptions, record};
+use pagefold_trace::record::{RecordOptions, record};
 
 /// Clock ticks of the CPU time of this process, and of its children that have ended.
 fn cpu() -> [f64; 2] {

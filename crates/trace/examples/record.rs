@@ -1,9 +1,9 @@
-//! What `pagefold record` does, without the rest of Pagefold: `cargo run --release -p trace --example record --
-//! -o FILE [--keep] [--level N] [--window N] [--after MILLIONS] [--sample N] -- COMMAND ARGS`.
+//! What `pagefold record` does, without the rest of Pagefold: `cargo run --release -p pagefold-trace --example record
+//! -- -o FILE [--keep] [--level N] [--window N] [--after MILLIONS] [--sample N] -- COMMAND ARGS`.
 
 use std::process::ExitCode;
 
-use trace::record::{RecordOptions, record};
+use pagefold_trace::record::{RecordOptions, record};
 
 fn main() -> ExitCode {
     let mut options = RecordOptions::new("trace.pft", Vec::new());

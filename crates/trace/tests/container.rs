@@ -5,11 +5,11 @@ use std::path::Path;
 use abi::{
     AccessKind, Advice, Buffer, Call, FileAdvice, Group, GroupLimits, Map, MapSource, Prot, Remap, Text,
 };
+use pagefold_trace::container::VERSION;
+use pagefold_trace::event::{Event, FileId, Packed, Run, ThreadId};
+use pagefold_trace::header::Place;
+use pagefold_trace::{Events, Reader, Source, TraceError, Unpacked, Writer};
 use proptest::prelude::*;
-use trace::container::VERSION;
-use trace::event::{Event, FileId, Packed, Run, ThreadId};
-use trace::header::Place;
-use trace::{Events, Reader, Source, TraceError, Unpacked, Writer};
 
 fn run() -> impl Strategy<Value = Event> {
     let page = prop_oneof![0u64..64, any::<u64>().prop_map(|page| page >> 12)];
@@ -113,11 +113,11 @@ fn kept(event: &Event) -> bool {
 proptest! {
     #[test]
     fn blocks_round_trip(events in events()) {
-        let mut encoder = trace::codec::Encoder::default();
+        let mut encoder = pagefold_trace::codec::Encoder::default();
         events.iter().for_each(|event| encoder.push(event));
         let mut block = Vec::new();
         encoder.finish(&mut block);
-        let mut decoder = trace::codec::Decoder::new(&block).unwrap();
+        let mut decoder = pagefold_trace::codec::Decoder::new(&block).unwrap();
         for event in &events {
             prop_assert_eq!(decoder.next(&block), Ok(Some(*event)));
         }
@@ -126,7 +126,7 @@ proptest! {
 
     #[test]
     fn any_bytes_are_refused_or_decoded(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
-        if let Ok(mut decoder) = trace::codec::Decoder::new(&bytes) {
+        if let Ok(mut decoder) = pagefold_trace::codec::Decoder::new(&bytes) {
             while let Ok(Some(_)) = decoder.next(&bytes) {}
         }
     }
@@ -305,8 +305,8 @@ fn calls_of_older_formats_are_read() {
     ];
     for (code, fields, expected) in cases {
         let mut block = vec![1, 0, 3 | code << 2];
-        fields.iter().for_each(|&field| trace::codec::put_varint(&mut block, field));
-        let mut decoder = trace::codec::Decoder::new(&block).unwrap();
+        fields.iter().for_each(|&field| pagefold_trace::codec::put_varint(&mut block, field));
+        let mut decoder = pagefold_trace::codec::Decoder::new(&block).unwrap();
         assert_eq!(decoder.next(&block), Ok(Some(expected)), "code {code}");
     }
 }
@@ -373,7 +373,7 @@ fn format_is_not_older_than_its_events() {
 #[test]
 fn pages_of_older_formats_are_read() {
     let block = [2, 3, 1 << 2, 1 << 2, 154, 1, 9];
-    let mut decoder = trace::codec::Decoder::new(&block).unwrap();
+    let mut decoder = pagefold_trace::codec::Decoder::new(&block).unwrap();
     for page in [77, 72] {
         let run = Run { page, count: 1, mode: AccessKind::Load };
         assert_eq!(decoder.next(&block), Ok(Some(Event::Run(run))));
@@ -383,7 +383,7 @@ fn pages_of_older_formats_are_read() {
 /// A page costs a byte when it comes again, wherever the one before was.
 #[test]
 fn a_block_names_its_pages_by_number() {
-    let mut encoder = trace::codec::Encoder::default();
+    let mut encoder = pagefold_trace::codec::Encoder::default();
     let pages = [1 << 30, 7, 1 << 30, 1 << 20, 7, 1 << 30];
     let runs = pages.map(|page| Event::Run(Run { page, count: 1, mode: AccessKind::Load }));
     let mut lengths = Vec::new();
@@ -393,7 +393,7 @@ fn a_block_names_its_pages_by_number() {
     }
     let mut block = Vec::new();
     encoder.finish(&mut block);
-    let mut decoder = trace::codec::Decoder::new(&block).unwrap();
+    let mut decoder = pagefold_trace::codec::Decoder::new(&block).unwrap();
     for (at, run) in runs.iter().enumerate() {
         if at > 2 {
             decoder.rest();

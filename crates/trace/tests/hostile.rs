@@ -5,11 +5,11 @@ use std::path::{Path, PathBuf};
 
 use abi::call::{Exit, Tell};
 use abi::{AccessKind, Advice, Buffer, Call, Text};
-use trace::codec::Encoder;
-use trace::container::Packer;
-use trace::event::{Event, Run, ThreadId};
-use trace::header::{Counts, FileInfo, Place, ProcessInfo, ThreadInfo};
-use trace::{Header, Info, Reader, Replay};
+use pagefold_trace::codec::Encoder;
+use pagefold_trace::container::Packer;
+use pagefold_trace::event::{Event, Run, ThreadId};
+use pagefold_trace::header::{Counts, FileInfo, Place, ProcessInfo, ThreadInfo};
+use pagefold_trace::{Header, Info, Reader, Replay};
 
 /// A trace that is put together by hand. Every part of it can be made wrong before it is written.
 struct Crafted {
@@ -194,7 +194,7 @@ fn a_file_that_is_not_there_is_refused() {
     refused(&Crafted::new(&[&[&[event, event]]]).write("file.pft", |_| {}), "names a file that is not there");
     // Nor is it written: a writer has a place for each file up to the largest.
     let folder = tempfile::tempdir().unwrap();
-    let mut writer = trace::Writer::create(&folder.path().join("a.pft"), "test", &[], 3).unwrap();
+    let mut writer = pagefold_trace::Writer::create(&folder.path().join("a.pft"), "test", &[], 3).unwrap();
     let root = writer.add_process(None);
     assert!(writer.push(root, &event).is_err());
 }

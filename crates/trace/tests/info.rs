@@ -1,9 +1,9 @@
 //! What `pagefold info` tells of programs with threads and processes.
 
 use abi::{AccessKind, Call, Map};
-use trace::event::{Event, Packed, Run, ThreadId};
-use trace::info::{ContentRow, PackedRow, WINDOWS};
-use trace::{Info, Reader, Writer};
+use pagefold_trace::event::{Event, Packed, Run, ThreadId};
+use pagefold_trace::info::{ContentRow, PackedRow, WINDOWS};
+use pagefold_trace::{Info, Reader, Writer};
 
 const PAGE: u64 = 4096;
 

@@ -4,9 +4,9 @@
 use std::path::Path;
 
 use abi::{AccessKind, Call};
-use trace::event::{Event, ThreadId};
-use trace::record::{RecordError, RecordOptions, Summary, record, record_watched};
-use trace::{Info, Reader};
+use pagefold_trace::event::{Event, ThreadId};
+use pagefold_trace::record::{RecordError, RecordOptions, Summary, record, record_watched};
+use pagefold_trace::{Info, Reader};
 
 fn options(output: &Path, command: &[&str]) -> RecordOptions {
     let mut options = RecordOptions::new(output, command.iter().map(|&word| word.to_owned()).collect());
@@ -95,7 +95,7 @@ fn a_recording_can_begin_late_with_what_is_there() {
     // bash also had a copy of it, which it has given back before.
     assert!(pages.0 > 100 && pages.0 + 60 > pages.1, "{pages:?}");
     assert!(half.warnings.iter().any(|warning| warning.contains("of the first")), "{:?}", half.warnings);
-    let epochs = |header: &trace::Header| header.processes[0].epochs;
+    let epochs = |header: &pagefold_trace::Header| header.processes[0].epochs;
     assert_eq!(epochs(&half), epochs(&whole));
     // Relocated data are protected from writing, and what was written is there before.
     let none = late(u64::MAX).unwrap();
@@ -424,8 +424,8 @@ fn a_recording_can_be_ended_and_is_a_trace_then() {
     let script = "(trap 'exit 0' TERM; while :; do x=1; done) & (read x) <&3 & while :; do x=1; done";
     let mut options = options(&output, &["sh", "-c", &format!("mkfifo {fifo}; exec 3<>{fifo}; {script}")]);
     options.scratch = Some(scratch.clone());
-    let mut last = trace::record::Progress::default();
-    let mut enough = |progress: trace::record::Progress| {
+    let mut last = pagefold_trace::record::Progress::default();
+    let mut enough = |progress: pagefold_trace::record::Progress| {
         assert!(progress.accesses >= last.accesses && progress.bytes >= last.bytes);
         last = progress;
         progress.accesses < 2_000_000 || progress.processes < 4

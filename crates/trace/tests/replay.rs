@@ -7,13 +7,13 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
 use abi::{AccessKind, Buffer, Call};
+use pagefold_trace::event::{Event, FileId, Packed, Run, ThreadId};
+use pagefold_trace::header::Place;
+use pagefold_trace::{Outcome, Reader, Replay, Writer};
 use program::{
     Access, Advice, Errno, FileAdvice, FileSpec, Group, GroupLimits, Map, MapSource, Os, Program, Prot,
     Remap, Role, Signal, TaskHandle,
 };
-use trace::event::{Event, FileId, Packed, Run, ThreadId};
-use trace::header::Place;
-use trace::{Outcome, Reader, Replay, Writer};
 
 const PAGE: u64 = 4096;
 /// A page on which the system kills the task that uses it.

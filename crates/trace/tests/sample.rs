@@ -4,14 +4,14 @@
 #[path = "../src/ranges.rs"]
 mod ranges;
 #[allow(dead_code, reason = "the plugin uses the rest")]
-#[path = "../../recorder-plugin/src/sample.rs"]
+#[path = "../plugin/sample.rs"]
 mod sample;
 
 use std::sync::Arc;
 
 use abi::{Call, Map, MapSource, Remap};
+use pagefold_trace::event::{self, Event, PAGE_SIZE};
 use sample::{Places, Rule, Sample, follow};
-use trace::event::{self, Event, PAGE_SIZE};
 
 const RULE: Rule = Rule { one_in: 4, salt: 7 };
 /// Pages of a block.

@@ -6,11 +6,11 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex, RwLock};
 use std::thread::JoinHandle;
 
+use pagefold_trace::{Reader, Replay};
 use program::{
     Access, Advice, Errno, FileAdvice, FileSpec, Map, MapSource, Os, Program, Prot, Remap, Role, Signal,
     TaskHandle,
 };
-use trace::{Reader, Replay};
 
 /// End, rights, and the file with the offset of the mapping's first byte.
 type Area = (u64, Prot, Option<(u32, u64)>);

@@ -10,9 +10,9 @@ use std::sync::{Arc, Barrier, OnceLock, mpsc};
 use std::time::Duration;
 
 use abi::Call;
-use trace::event::{Event, ThreadId};
-use trace::record::{RecordError, RecordOptions, record};
-use trace::{Header, Reader};
+use pagefold_trace::event::{Event, ThreadId};
+use pagefold_trace::record::{RecordError, RecordOptions, record};
+use pagefold_trace::{Header, Reader};
 
 /// A machine that lets a thread run for as long as it can, and then the next of a list.
 struct Adversary {

@@ -1,12 +1,12 @@
 //! The recorder's window, compiled here because the plugin itself can only be loaded by QEMU.
 
 #[allow(dead_code, reason = "the plugin uses the rest")]
-#[path = "../../recorder-plugin/src/window.rs"]
+#[path = "../plugin/window.rs"]
 mod window;
 
 use abi::AccessKind;
+use pagefold_trace::event::{self, Run};
 use proptest::prelude::*;
-use trace::event::{self, Run};
 use window::Window;
 
 /// Touch and drain; returns the runs.

@@ -14,7 +14,6 @@ const CRATES: &[(&str, &[&str])] = &[
     ("mm", &["abi", "base", "flush"]),
     ("kernel", &["abi", "mm"]),
     ("program", &["abi"]),
-    ("recorder-plugin", &["abi"]),
     ("conformance", &["mm"]),
     ("trace", &["abi", "program"]),
     ("machine-sim", &["abi", "mm", "kernel", "program"]),

@@ -11,6 +11,7 @@ mod mutants;
 mod phrases;
 mod project;
 mod prose;
+mod published;
 mod ratchet;
 #[path = "../../src/summary.rs"]
 mod summary;

@@ -96,6 +96,7 @@ fn is_crate_root(path: &str, package: &str) -> bool {
         ["build.rs"]
             | ["src", "lib.rs" | "main.rs"]
             | ["src", "bin", _]
+            | ["plugin", "lib.rs"]
             | ["tests" | "benches" | "examples", _]
     )
 }

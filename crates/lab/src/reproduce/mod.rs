@@ -456,8 +456,7 @@ impl Case {
             }
             Load::Trace { file, percent, scale } => {
                 knobs.extend(periods(scale));
-                let here = Path::new(file).exists();
-                let name = if here { file.to_owned() } else { format!("{SOURCE_TREE}/{file}") };
+                let name = recording(file)?;
                 // The machine needs memory besides the program's pages.
                 let bytes = Program::find(&name)?.peak_live() * percent / 100 + LEAST_OWN;
                 (bytes.next_multiple_of(1 << 20), name, 1.0)
@@ -506,9 +505,24 @@ pub fn parse_scale(text: &str) -> Result<f64, String> {
     })
 }
 
+/// Where a recording of the repository is: below the current directory, or where the sources of this program were.
+fn recording(file: &str) -> Result<String> {
+    let mut places = [file.to_owned(), format!("{SOURCE_TREE}/{file}")].into_iter();
+    let missing =
+        || Error::Input(format!("there is no {file} here: run this in a checkout of Pagefold, which has it"));
+    places.find(|place| Path::new(place).exists()).ok_or_else(missing)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_recording_that_is_not_there_is_looked_for_in_a_checkout() {
+        assert!(recording("traces/sqlite.pft").unwrap().ends_with("traces/sqlite.pft"));
+        let line = recording("traces/none.pft").unwrap_err().line();
+        assert!(line.contains("traces/none.pft") && line.contains("in a checkout"), "{line}");
+    }
 
     #[test]
     fn every_reproduction_has_valid_cases() {

@@ -60,7 +60,7 @@ fn chaos(seed: u64, validate: bool) -> Outcome {
     config.knobs = [flush_knobs(seed), folio_knobs(seed), anon_knobs(seed)].concat();
     let program = Chaos::new(120, 64 << (seed % 5));
     run(&config, &program).unwrap_or_else(|error| {
-        panic!("{error}\nreplay: CHAOS_SEED={seed} cargo test -p machine-sim --test all chaos")
+        panic!("{error}\nreplay: CHAOS_SEED={seed} cargo test -p pagefold-sim --test all chaos")
     })
 }
 

@@ -384,7 +384,7 @@ fn chaotic(seed: u64, validate: bool, preempt: Option<u32>) -> Outcome {
     config.groups = groups[rng.below(4) as usize].iter().map(|group| group.parse().unwrap()).collect();
     let program = Chaos::new(120, 64 << (seed % 5));
     run(&config, &program).unwrap_or_else(|error| {
-        panic!("{error}\nreplay: COMPRESSED_SEED={seed} cargo test -p machine-sim --test all compressed")
+        panic!("{error}\nreplay: COMPRESSED_SEED={seed} cargo test -p pagefold-sim --test all compressed")
     })
 }
 

@@ -1,5 +1,8 @@
 //! Tests of the simulated machine as a whole. One binary, because each would compile the memory manager again.
 
+/// The name that every other crate gives this one.
+extern crate pagefold_sim as machine_sim;
+
 /// The methods of [`Program`](program::Program) that no test uses.
 macro_rules! unnamed {
     () => {

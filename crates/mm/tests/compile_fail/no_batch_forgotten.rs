@@ -1,10 +1,10 @@
 //! Dropping a batch or ignoring a proof is a warning, which the project denies.
 #![deny(unused_must_use)]
-use mm::Machine;
-use mm::mmu::Mmu;
-use mm::memory::Memory;
-use mm::tlb::UnmapBatch;
-use mm::units::*;
+use pagefold_mm::Machine;
+use pagefold_mm::mmu::Mmu;
+use pagefold_mm::memory::Memory;
+use pagefold_mm::tlb::UnmapBatch;
+use pagefold_mm::units::*;
 
 pub fn forget<M: Machine>(mmu: &Mmu<M>, memory: &Memory<M>) {
     UnmapBatch::new(mmu.host());

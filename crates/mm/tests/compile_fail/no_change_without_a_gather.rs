@@ -1,7 +1,7 @@
 //! An address range is unmapped or changes its rights only with a gather, which settles when the change is complete.
-use mm::api::Prot;
-use mm::space::{Vma, VmaTree};
-use mm::units::*;
+use pagefold_mm::api::Prot;
+use pagefold_mm::space::{Vma, VmaTree};
+use pagefold_mm::units::*;
 
 pub fn change(vmas: &mut VmaTree, vma: Vma) {
     vmas.remove(Vpn(1));

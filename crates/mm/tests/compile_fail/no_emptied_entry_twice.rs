@@ -1,9 +1,9 @@
 //! Emptied entries are flushed once, and their references are dropped once.
-use mm::Machine;
-use mm::platform::Platform;
-use mm::frame::FrameTable;
-use mm::table::LockedTables;
-use mm::tlb::{Emptied, Gather, HeldRefs, Refs};
+use pagefold_mm::Machine;
+use pagefold_mm::platform::Platform;
+use pagefold_mm::frame::FrameTable;
+use pagefold_mm::table::LockedTables;
+use pagefold_mm::tlb::{Emptied, Gather, HeldRefs, Refs};
 
 pub fn use_twice<M: Machine>(platform: &Platform<M>, gather: &mut Gather, emptied: Emptied, tables: &mut LockedTables<'_, M>) {
     gather.emptied(platform, emptied);

@@ -1,6 +1,6 @@
 //! Only `Tlb::settle_file` makes the proof that a file is settled.
-use mm::tlb::FileSettled;
-use mm::units::*;
+use pagefold_mm::tlb::FileSettled;
+use pagefold_mm::units::*;
 
 pub fn make(file: FileId) -> FileSettled {
     FileSettled(file)

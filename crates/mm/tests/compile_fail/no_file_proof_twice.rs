@@ -1,9 +1,9 @@
 //! One payment allows one change.
-use mm::Machine;
-use mm::frame::FolioPages;
-use mm::memory::Memory;
-use mm::table::{PageSettled, Rights, Settled, Slot, Writes};
-use mm::units::*;
+use pagefold_mm::Machine;
+use pagefold_mm::frame::FolioPages;
+use pagefold_mm::memory::Memory;
+use pagefold_mm::table::{PageSettled, Rights, Settled, Slot, Writes};
+use pagefold_mm::units::*;
 
 pub fn twice<M: Machine>(
     memory: &Memory<M>,

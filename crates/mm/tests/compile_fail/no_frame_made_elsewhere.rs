@@ -1,6 +1,6 @@
 //! Only the allocator makes a `Fresh`, from a block that has been paid for.
-use mm::alloc::Fresh;
-use mm::units::*;
+use pagefold_mm::alloc::Fresh;
+use pagefold_mm::units::*;
 
 fn main() {
     let fresh = Fresh { pfn: Pfn(7), order: Order::ZERO };

@@ -1,7 +1,7 @@
 //! A `Fresh` is used once.
-use mm::Machine;
-use mm::alloc::{Allocator, Watermark, AllocRequest};
-use mm::mmu::Mmu;
+use pagefold_mm::Machine;
+use pagefold_mm::alloc::{Allocator, Watermark, AllocRequest};
+use pagefold_mm::mmu::Mmu;
 
 pub fn twice<M: Machine>(mmu: &Mmu<M>, alloc: &Allocator, request: &AllocRequest) {
     let fresh = alloc.take(mmu, request, Watermark::Low).unwrap();

@@ -1,8 +1,8 @@
 //! Only `Memory::gather` makes a gather, which does not outlive its change.
-use mm::Machine;
-use mm::memory::Memory;
-use mm::tlb::Gather;
-use mm::units::*;
+use pagefold_mm::Machine;
+use pagefold_mm::memory::Memory;
+use pagefold_mm::tlb::Gather;
+use pagefold_mm::units::*;
 
 pub fn make(space: SpaceId) -> Gather {
     Gather::new(space)

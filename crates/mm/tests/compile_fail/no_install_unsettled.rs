@@ -1,8 +1,8 @@
 //! Under a lock that is not settled, no page gets other content or becomes writable.
-use mm::Machine;
-use mm::frame::FolioPages;
-use mm::table::{LockedTables, Rights, EntryRun, Writes};
-use mm::units::*;
+use pagefold_mm::Machine;
+use pagefold_mm::frame::FolioPages;
+use pagefold_mm::table::{LockedTables, Rights, EntryRun, Writes};
+use pagefold_mm::units::*;
 
 pub fn install<M: Machine>(mut tables: LockedTables<'_, M>, run: EntryRun, pages: FolioPages) {
     let slot = run.slot;

@@ -1,8 +1,8 @@
 //! A settled lock is valid while the lock is held, and replaces the lock that it was made from.
-use mm::Machine;
-use mm::frame::FolioPages;
-use mm::table::{LockedTables, Rights, Settled, Slot, Writes};
-use mm::units::*;
+use pagefold_mm::Machine;
+use pagefold_mm::frame::FolioPages;
+use pagefold_mm::table::{LockedTables, Rights, Settled, Slot, Writes};
+use pagefold_mm::units::*;
 
 pub fn late<M: Machine>(mut tables: Settled<'_, M>, slot: Slot, pages: FolioPages) {
     drop(tables);

@@ -1,6 +1,6 @@
 //! Only `LockedTables::settle` makes a settled lock.
-use mm::Machine;
-use mm::table::{LockedTables, Settled};
+use pagefold_mm::Machine;
+use pagefold_mm::table::{LockedTables, Settled};
 
 pub fn pretend<'a, M: Machine>(tables: LockedTables<'a, M>) -> Settled<'a, M> {
     Settled(tables)

@@ -1,7 +1,7 @@
 //! A shared page becomes writable only with the proof.
-use mm::Machine;
-use mm::table::{PageSettled, Settled, Slot, Writes};
-use mm::units::*;
+use pagefold_mm::Machine;
+use pagefold_mm::table::{PageSettled, Settled, Slot, Writes};
+use pagefold_mm::units::*;
 
 pub fn unpaid<M: Machine>(tables: &mut Settled<'_, M>, slot: Slot) {
     tables.allow_writes(slot, Vpn(1), Writes::Shared);

@@ -1,9 +1,9 @@
 //! Only its room makes an entry, a caller cannot ask for one with the right to write, and cannot put an entry of its
 //! own into a table.
-use mm::Machine;
-use mm::frame::FolioPages;
-use mm::table::{Bits, Entry, Rights, Settled, Shown, Slot};
-use mm::units::*;
+use pagefold_mm::Machine;
+use pagefold_mm::frame::FolioPages;
+use pagefold_mm::table::{Bits, Entry, Rights, Settled, Shown, Slot};
+use pagefold_mm::units::*;
 
 pub fn make<M: Machine>(mut tables: Settled<'_, M>, slot: Slot, pages: FolioPages) {
     let entry = Entry::new(Pfn(7), Bits::PRESENT | Bits::WRITE);

@@ -1,11 +1,11 @@
 //! With all proofs the program compiles: the other files fail because they leave one out.
-use mm::Machine;
-use mm::alloc::{Watermark, Means, Reserve};
-use mm::frame::FolioPages;
-use mm::memory::Memory;
-use mm::space::VmaTree;
-use mm::table::{PageSettled, Rights, Writes};
-use mm::units::*;
+use pagefold_mm::Machine;
+use pagefold_mm::alloc::{Watermark, Means, Reserve};
+use pagefold_mm::frame::FolioPages;
+use pagefold_mm::memory::Memory;
+use pagefold_mm::space::VmaTree;
+use pagefold_mm::table::{PageSettled, Rights, Writes};
+use pagefold_mm::units::*;
 
 #[allow(dead_code)]
 fn store<M: Machine>(memory: &Memory<M>, space: SpaceId, page: Vpn, pfn: Pfn) {

@@ -23,7 +23,9 @@ impl Copy {
             for folder in ["src", "benches", "machines"].iter().filter(|folder| from.join(folder).exists()) {
                 copy_tree(&from.join(folder), &to.join(folder));
             }
-            for file in ["Cargo.toml", "clippy.toml"].iter().filter(|file| from.join(file).exists()) {
+            for file in
+                ["Cargo.toml", "build.rs", "clippy.toml"].iter().filter(|file| from.join(file).exists())
+            {
                 fs::copy(from.join(file), to.join(file)).unwrap();
             }
         }
@@ -31,13 +33,14 @@ impl Copy {
         let keys = ["members", "exclude", "default-members"];
         let kept = workspace.lines().filter(|line| !keys.iter().any(|key| line.starts_with(key)));
         let kept = kept.map(|line| match line.strip_prefix("version = \"") {
-            // Cargo tells packages of one name apart by their versions, not by where their workspaces are.
-            Some(version) => format!("version = \"{}-{name}\"", version.trim_end_matches('"')),
+            // Cargo tells packages of one name apart by their versions, not by where their workspaces are. What is
+            // after a plus is not compared, so they are still what their dependents ask for.
+            Some(version) => format!("version = \"{}+{name}\"", version.trim_end_matches('"')),
             None if line == "[workspace]" => "[workspace]\nmembers = [\"crates/*\"]".to_owned(),
             None => line.to_owned(),
         });
         let manifest = kept.collect::<Vec<_>>().join("\n");
-        assert!(manifest.contains(&format!("-{name}\"")), "the copy needs a version of its own");
+        assert!(manifest.contains(&format!("+{name}\"")), "the copy needs a version of its own");
         copy.write("Cargo.toml", &manifest);
         fs::copy(Path::new(PROJECT).join("Cargo.lock"), copy.path("Cargo.lock")).unwrap();
         copy

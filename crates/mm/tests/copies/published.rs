@@ -95,11 +95,11 @@ fn build() -> PathBuf {
     assert!(copy.read(TESTS).contains("\nmod owed;\n"), "the tests are not where they were");
     copy.write(TESTS, "mod owed;\n");
     // The tests are short: building them without optimisation is quicker.
-    let quick = ["profile.dev.package.mm.opt-level=0", "profile.dev.package.mm.debug=0"];
+    let quick = ["profile.dev.package.pagefold-mm.opt-level=0", "profile.dev.package.pagefold-mm.debug=0"];
     let args = [
         "test",
         "-p",
-        "mm",
+        "pagefold-mm",
         "--lib",
         "--features",
         "one-thread",

@@ -48,7 +48,7 @@ fn put_in(copy: &Copy, left: &Shortcuts) {
 
 /// What clippy holds against each shortcut.
 fn errors(copy: &Copy) -> BTreeMap<String, String> {
-    let output = copy.cargo(&["clippy", "-p", "mm", "--lib", "--message-format=json"]).output();
+    let output = copy.cargo(&["clippy", "-p", "pagefold-mm", "--lib", "--message-format=json"]).output();
     let output = output.expect("cargo can be run");
     let text = String::from_utf8_lossy(&output.stdout);
     let mut errors = BTreeMap::new();

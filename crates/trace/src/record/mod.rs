@@ -1,4 +1,4 @@
-//! Recording: run a program under QEMU's user-mode emulator with the plugin of the crate `recorder-plugin`, then
+//! Recording: run a program under QEMU's user-mode emulator with the plugin in the folder `plugin`, then
 //! convert the plugin's files to a trace.
 //!
 //! What a recording contains and what it does not:

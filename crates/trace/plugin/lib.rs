@@ -12,19 +12,19 @@
 extern crate alloc;
 
 #[allow(dead_code, reason = "shared with the crate trace, which uses the rest")]
-#[path = "../../trace/src/codec.rs"]
+#[path = "../src/codec.rs"]
 mod codec;
 #[allow(dead_code, reason = "shared with the crate trace, which uses the rest")]
-#[path = "../../trace/src/event.rs"]
+#[path = "../src/event.rs"]
 mod event;
 #[allow(dead_code, reason = "shared with the crate trace, which uses the rest")]
-#[path = "../../trace/src/image.rs"]
+#[path = "../src/image.rs"]
 mod image;
 #[allow(dead_code, reason = "shared with the crate trace, which uses the rest")]
-#[path = "../../trace/src/ranges.rs"]
+#[path = "../src/ranges.rs"]
 mod ranges;
 #[allow(dead_code, reason = "shared with the crate trace, which uses the rest")]
-#[path = "../../trace/src/raw.rs"]
+#[path = "../src/raw.rs"]
 mod raw;
 
 mod ask;
