@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
 /// The targets if none is named.
-const TARGETS: [&str; 6] = ["container", "lackey", "machine", "options", "replay", "sweep"];
+const TARGETS: [&str; 6] = ["container", "imports", "machine", "options", "replay", "sweep"];
 
 /// The compiler passes that tell libFuzzer which code an input reaches. The flags are stable; cargo-fuzz uses the
 /// same.
@@ -101,10 +101,10 @@ mod tests {
         assert_eq!(Options::parse(&[]), all(1_000_000));
         assert_eq!(Options::parse(&["--runs", "5"]), all(5));
         assert_eq!(
-            Options::parse(&["--runs", "5", "lackey"]),
-            Some(Options { targets: vec!["lackey"], runs: 5 })
+            Options::parse(&["--runs", "5", "imports"]),
+            Some(Options { targets: vec!["imports"], runs: 5 })
         );
-        for wrong in [&["--runs"][..], &["--runs", "x"], &["toml"], &["lackey", "machine"]] {
+        for wrong in [&["--runs"][..], &["--runs", "x"], &["toml"], &["imports", "machine"]] {
             assert_eq!(Options::parse(wrong), None, "{wrong:?}");
         }
     }

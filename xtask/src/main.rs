@@ -47,7 +47,7 @@ Tasks:
   truth          judge the simulator again beside the boots of Linux that are kept in truth/, and fail if fewer counts are
                  near Linux's than docs/truth.md says
   fuzz [--runs N] [TARGET]
-                 look for inputs that break a reader: container, lackey, machine, options, replay or sweep (all, with
+                 look for inputs that break a reader: container, imports, machine, options, replay or sweep (all, with
                  1000000 inputs each), guided by the code that they reach; needs a C++ compiler (crates/fuzz)
   kernel [--faulty]
                  build the image that boots on x86-64 and print its path; --faulty: for tests, it can drop one flush

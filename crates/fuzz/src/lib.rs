@@ -15,7 +15,7 @@
 mod bytes;
 mod container;
 mod events;
-mod lackey;
+mod imports;
 mod machine;
 mod options;
 mod parts;
@@ -45,8 +45,8 @@ pub enum Target {
     Container,
     /// The replay of a trace on a small machine.
     Replay,
-    /// lackey's output, as `pagefold import` reads it.
-    Lackey,
+    /// Other tools' recordings, as `pagefold import` reads them.
+    Imports,
     /// A machine's TOML, and the start of a run on the machine.
     Machine,
     /// The arguments of a command, a line each: options, groups, swap areas, knobs, names of programs.
@@ -58,14 +58,14 @@ pub enum Target {
 impl Target {
     /// All targets.
     pub const ALL: [Target; 6] =
-        [Target::Container, Target::Replay, Target::Lackey, Target::Machine, Target::Options, Target::Sweep];
+        [Target::Container, Target::Replay, Target::Imports, Target::Machine, Target::Options, Target::Sweep];
 
     /// Its name in commands and folders.
     pub fn name(self) -> &'static str {
         match self {
             Target::Container => "container",
             Target::Replay => "replay",
-            Target::Lackey => "lackey",
+            Target::Imports => "imports",
             Target::Machine => "machine",
             Target::Options => "options",
             Target::Sweep => "sweep",
@@ -81,7 +81,7 @@ impl Target {
     pub fn seeds(self) -> Vec<Vec<u8>> {
         match self {
             Target::Container | Target::Replay => container::seeds(),
-            Target::Lackey => lackey::seeds(),
+            Target::Imports => imports::seeds(),
             Target::Machine => machine::seeds(),
             Target::Options => options::seeds(),
             Target::Sweep => sweep::seeds(),
@@ -92,7 +92,7 @@ impl Target {
     pub fn mutate(self, rng: &mut Rng, input: &[u8]) -> Vec<u8> {
         match self {
             Target::Container | Target::Replay => container::mutate(rng, input),
-            Target::Lackey => bytes::mutate_text(rng, input, lackey::WORDS),
+            Target::Imports => imports::mutate(rng, input),
             Target::Machine => bytes::mutate_text(rng, input, machine::WORDS),
             Target::Options => bytes::mutate_text(rng, input, options::WORDS),
             Target::Sweep => bytes::mutate_text(rng, input, sweep::WORDS),
@@ -108,7 +108,7 @@ impl Target {
         let accepted = match self {
             Target::Container => container::feed(input),
             Target::Replay => replay::feed(input),
-            Target::Lackey => lackey::feed(input),
+            Target::Imports => imports::feed(input),
             Target::Machine => machine::feed(input),
             Target::Options => options::feed(input),
             Target::Sweep => sweep::feed(input),

@@ -28,8 +28,8 @@ fn replays() {
 }
 
 #[test]
-fn lackey_output() {
-    short(Target::Lackey, 20_000);
+fn imports() {
+    short(Target::Imports, 20_000);
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Recorded programs: the container `.pft`, the recorder, importers, and replay as a [`program::Program`].
+//! Recorded programs: the container `.pft`, the recorder, imports, and replay as a [`program::Program`].
 //!
 //! A trace holds what each thread of a real program did to memory: runs of accesses to pages, the system calls
 //! that shape memory and use files, and instructions in between ([`event`]). It is made by `record` or

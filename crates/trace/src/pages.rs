@@ -39,6 +39,15 @@ impl PageSet {
         self.pieces.get(&piece).is_some_and(|word| word & bit != 0)
     }
 
+    /// All pages, from the lowest to the highest.
+    pub fn ascending(&self) -> impl Iterator<Item = u64> {
+        let mut pieces: Vec<(u64, u64)> = self.pieces.iter().map(|(&piece, &word)| (piece, word)).collect();
+        pieces.sort_unstable();
+        pieces.into_iter().flat_map(|(piece, word)| {
+            (0..PIECE).filter(move |bit| word >> bit & 1 != 0).map(move |bit| piece * PIECE + bit)
+        })
+    }
+
     /// Remove a range of pages; returns those that were there.
     pub fn take(&mut self, start: u64, end: u64) -> Vec<u64> {
         let mut touched: Vec<u64> = if (end.saturating_sub(start)) / PIECE > self.pieces.len() as u64 {
@@ -78,6 +87,7 @@ mod tests {
     fn a_set_counts_and_takes() {
         let mut set = PageSet::default();
         assert!([5, 4095, 4096, 1 << 40].into_iter().all(|page| set.insert(page)));
+        assert!(set.ascending().eq([5, 4095, 4096, 1 << 40]));
         assert!(!set.insert(5) && set.contains(4096) && !set.contains(6));
         assert_eq!(set.take(6, 1 << 41), vec![4095, 4096, 1 << 40]);
         assert_eq!((set.len(), set.take(0, 10)), (1, vec![5]));

@@ -6,6 +6,7 @@ use super::curve::CurveArgs;
 use super::doctor::DoctorArgs;
 use super::experiment::{CompareArgs, RunArgs};
 use super::explain::ExplainArgs;
+use super::importing::ImportArgs;
 use super::linux::LinuxArgs;
 use super::list::ListArgs;
 use super::optimum::OptimumArgs;
@@ -16,7 +17,7 @@ use super::scale::ScaleArgs;
 use super::shell::{CompletionsArgs, ManArgs};
 use super::swap::SwapArgs;
 use super::sweep::SweepArgs;
-use super::tracing::{ImportArgs, InfoArgs, RecordArgs};
+use super::tracing::{InfoArgs, RecordArgs};
 use super::truth::TruthArgs;
 use clap::{Parser, Subcommand};
 
@@ -184,9 +185,15 @@ Example:
     Record(RecordArgs),
     /// Turn another tool's recording into a trace
     #[command(after_help = "\
-Example:
+Files can be compressed with gzip, zstd or, if damo wrote them, zlib; 'xz -dc FILE | pagefold import ... -' imports others.
+Samples become a program so: in each aggregation interval of DAMON's, each page of a region with N accesses is loaded N times in
+a row, and the seed draws where the program begins; of perf, each sample is one access at its time. See docs/imports.md.
+
+Examples:
   valgrind --tool=lackey --trace-mem=yes --log-file=ls.lackey ls
-  pagefold import --format lackey ls.lackey -o ls.pft")]
+  pagefold import --format lackey ls.lackey -o ls.pft
+  pagefold import --format damon damon.data -o server.pft
+  xz -dc mcf.champsimtrace.xz | pagefold import --format champsim - -o mcf.pft")]
     Import(ImportArgs),
     /// Show what is in a trace: processes, threads, maps, footprint, working-set curve
     #[command(after_help = "Example:\n  pagefold info traces/sqlite.pft")]

@@ -9,6 +9,7 @@ mod drawing;
 mod experiment;
 mod explain;
 mod groups;
+mod importing;
 mod linux;
 mod list;
 
@@ -58,7 +59,7 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> Result<()> {
         Command::Truth(args) => truth::truth(&args),
         Command::Report(args) => report::report(&args),
         Command::Record(args) => tracing::record(args),
-        Command::Import(args) => tracing::import(&args),
+        Command::Import(args) => importing::import(&args),
         Command::Info(args) => tracing::info(&args),
         Command::List(args) => list::list(&args),
         Command::Doctor(args) => doctor::doctor(&args),

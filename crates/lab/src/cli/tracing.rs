@@ -1,11 +1,11 @@
-//! `record`, `import` and `info`: commands for traces.
+//! `record` and `info`: commands for traces.
 
 use super::output;
 use crate::engine;
 use crate::error::{Error, Result};
 use crate::size::parse_bytes;
 use crate::{human, interrupt};
-use clap::{Args, ValueEnum};
+use clap::Args;
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -45,27 +45,6 @@ pub struct RecordArgs {
     /// The program and its arguments
     #[arg(last = true, required = true, value_name = "COMMAND")]
     command: Vec<String>,
-}
-
-/// Recordings that can be imported.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Format {
-    /// valgrind --tool=lackey --trace-mem=yes
-    Lackey,
-}
-
-/// Arguments of `import`.
-#[derive(Debug, Args)]
-pub struct ImportArgs {
-    /// The tool that wrote the recording
-    #[arg(long, value_enum)]
-    format: Format,
-    /// The recording; - is standard input
-    #[arg(value_name = "FILE")]
-    input: PathBuf,
-    /// The trace to write; an existing one is replaced only when the import has succeeded
-    #[arg(long, short, value_name = "FILE")]
-    output: PathBuf,
 }
 
 /// Arguments of `info`.
@@ -161,15 +140,6 @@ fn line(elapsed: Duration, progress: Progress) -> String {
         human::plural(processes as u64, "process", "processes"),
         human::bytes(bytes as f64)
     )
-}
-
-/// `pagefold import`.
-pub(super) fn import(args: &ImportArgs) -> Result<()> {
-    let note = match args.format {
-        Format::Lackey => engine::import_lackey(&args.input, &args.output)?,
-    };
-    eprintln!("pagefold: {note}");
-    Ok(())
 }
 
 /// `pagefold info`.

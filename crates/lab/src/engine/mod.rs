@@ -15,4 +15,4 @@ pub use machine_sim::{
 };
 pub use perfetto::Perfetto;
 pub use program::{Program, programs};
-pub use traces::{RecordRequest, import_lackey, info, record};
+pub use traces::{RecordRequest, import, info, record};

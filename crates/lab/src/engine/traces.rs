@@ -4,6 +4,7 @@ use crate::error::{Error, Result};
 use crate::human;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
+use trace::import::{Format, ImportError, Request, Settings};
 use trace::record::{Progress, RecordError, RecordOptions, record_watched};
 
 /// A recording to make.
@@ -53,9 +54,7 @@ pub fn record(request: RecordRequest, mut go_on: impl FnMut(Progress) -> bool) -
     let fits = |progress: Progress| request.max_size.is_none_or(|most| progress.bytes < most);
     let made = record_watched(&options, &mut |progress| go_on(progress) && in_time() && fits(progress))
         .map_err(|error: RecordError| refused(&error))?;
-    for warning in made.header.warnings.iter().filter(|warning| !made.unfollowed.contains(warning)) {
-        eprintln!("pagefold: note: {warning}");
-    }
+    tell_notes(&made.header, &made.unfollowed);
     if let Some(text) = made.header.sampled() {
         eprintln!("pagefold: note: {text}");
     }
@@ -75,12 +74,30 @@ fn sentence(path: &Path, header: &trace::Header, bytes: u64) -> String {
     )
 }
 
-/// Import lackey's output; return a sentence about the result.
-pub fn import_lackey(input: &Path, output: &Path) -> Result<String> {
-    let spooled = Spooled::of(input)?;
-    let header = trace::import::lackey(&spooled.path, output).map_err(|error| spooled.refused(&error))?;
+/// Import another tool's recording; `go_on` ends the import by returning false. Returns a sentence about the result.
+pub fn import(
+    format: Format,
+    input: &Path,
+    output: &Path,
+    settings: Settings,
+    go_on: &mut dyn FnMut() -> bool,
+) -> Result<String> {
+    let spooled = Spooled::of(input, go_on)?;
+    let request = Request { format, input: &spooled.path, output, settings };
+    let header = trace::import::import(&request, go_on).map_err(|error| match error {
+        ImportError::Interrupted => Error::Interrupted(error.to_string()),
+        error => spooled.refused(&error),
+    })?;
+    tell_notes(&header, &[]);
     let bytes = std::fs::metadata(output).map_err(|error| Error::file("read", output, error))?.len();
     Ok(sentence(output, &header, bytes))
+}
+
+/// Print what users of a new trace should know, but for what is told otherwise.
+fn tell_notes(header: &trace::Header, but: &[String]) {
+    for warning in header.warnings.iter().filter(|warning| !but.contains(warning)) {
+        eprintln!("pagefold: note: {warning}");
+    }
 }
 
 /// A file that is read more than once; standard input is copied.
@@ -92,7 +109,7 @@ struct Spooled {
 
 impl Spooled {
     /// The file at `path`, of which `-` is standard input.
-    fn of(path: &Path) -> Result<Spooled> {
+    fn of(path: &Path, go_on: &mut dyn FnMut() -> bool) -> Result<Spooled> {
         if path != Path::new("-") {
             return Ok(Spooled { path: path.to_owned(), folder: None });
         }
@@ -101,6 +118,10 @@ impl Spooled {
         let copy = folder.path().join("stdin");
         let mut file = std::fs::File::create(&copy).map_err(refuse)?;
         std::io::copy(&mut std::io::stdin().lock(), &mut file).map_err(refuse)?;
+        // Ctrl-C ends the program in front of a pipe, too, and so its output.
+        if !go_on() {
+            return Err(Error::Interrupted(ImportError::Interrupted.to_string()));
+        }
         Ok(Spooled { path: copy, folder: Some(folder) })
     }
 
@@ -126,7 +147,7 @@ fn refused(error: &(dyn std::error::Error + 'static)) -> Error {
 
 /// The contents of a trace.
 pub fn info(path: &Path) -> Result<trace::Info> {
-    let spooled = Spooled::of(path)?;
+    let spooled = Spooled::of(path, &mut || true)?;
     let input = |error: trace::TraceError| spooled.refused(&error);
     let mut info = trace::Info::read(&trace::Reader::open(&spooled.path).map_err(input)?).map_err(input)?;
     info.path = path.display().to_string();
