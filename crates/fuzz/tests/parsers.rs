@@ -29,7 +29,7 @@ fn replays() {
 
 #[test]
 fn imports() {
-    short(Target::Imports, 20_000);
+    short(Target::Imports, 10_000);
 }
 
 #[test]

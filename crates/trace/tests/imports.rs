@@ -400,7 +400,7 @@ const PERF: &str = "# a comment
 #[test]
 fn samples_of_perf_become_accesses_at_their_times() {
     let trace = Trace::of(Format::Perf, PERF);
-    let (first, second) = (0x7f2_b10a_3c, 0x7f2_b10a_3d);
+    let (first, second) = (0x7_f2b1_0a3c, 0x7_f2b1_0a3d);
     assert_eq!(trace.runs(0), [(first, 1, Store), (first, 1, Load), (first, 1, Store)]);
     assert_eq!(trace.runs(1), [(second, 1, Store), (second + 1, 1, Store), (second + 1, 1, Load)]);
     assert_eq!(trace.paced(0), [(first, 1), (first, 1), (0, 3), (first, 1), (0, 1), (0, 1)]);

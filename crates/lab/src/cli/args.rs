@@ -186,8 +186,9 @@ Example:
     /// Turn another tool's recording into a trace
     #[command(after_help = "\
 Files can be compressed with gzip, zstd or, if damo wrote them, zlib; 'xz -dc FILE | pagefold import ... -' imports others.
-Samples become a program so: in each aggregation interval of DAMON's, each page of a region with N accesses is loaded N times in
-a row, and the seed draws where the program begins; of perf, each sample is one access at its time. See docs/imports.md.
+How samples become a program: in each aggregation interval of DAMON's, each page of a region with N accesses is loaded \
+N times in a row, and the seed draws where in the region the program begins; of perf, each sample is one access at its \
+time. See docs/imports.md.
 
 Examples:
   valgrind --tool=lackey --trace-mem=yes --log-file=ls.lackey ls

@@ -76,11 +76,8 @@ fn parse(lines: &Lines) -> Option<Said> {
 
 /// Lines around the records.
 fn is_frame(text: &[u8]) -> bool {
-    let begins = |mark: &&str| text.starts_with(mark.as_bytes());
-    ["Output format:", "<--record#->", "-----", "=====", "View tool results:"]
-        .iter()
-        .any(|mark| begins(&mark))
-        || text.ends_with(b": total instructions")
+    let marks = ["Output format:", "<--record#->", "-----", "=====", "View tool results:"];
+    marks.iter().any(|mark| text.starts_with(mark.as_bytes())) || text.ends_with(b": total instructions")
 }
 
 /// Records that touch nothing.

@@ -16,7 +16,7 @@
 //! nothing is said) or `rw`. Paragraphs end with an empty line; lines that begin with `#` are comments.
 //!
 //! masim makes as many accesses as the machine can. Here, in each millisecond one pattern is chosen, and makes the same
-//! number of accesses ([`Settings::rate`]); then the program sleeps until the next. A region with a file is written
+//! number of accesses ([`Settings::rate`]); then the program sleeps for as long. A region with a file is written
 //! once in the beginning. Sequential accesses begin at the second place, as masim's do, and go on where the pattern was
 //! when it was last chosen.
 //!

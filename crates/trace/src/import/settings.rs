@@ -91,8 +91,8 @@ impl Format {
     pub(super) const fn note(self) -> Option<&'static str> {
         match self {
             Format::Damon => Some(
-                "made from DAMON's samples: each page of a region is touched as often as the region was found accessed, \
-                 all at one time of an aggregation interval",
+                "made from DAMON's samples: each page of a region is touched as often as the region was found \
+                 accessed, all at one time of an aggregation interval",
             ),
             Format::Perf => Some(
                 "made from samples: one access for each, at its time; what was not sampled is not in the trace",
@@ -121,7 +121,7 @@ pub struct Settings {
     pub seed: u64,
     /// What pages are; `None`: what is usual for the format.
     pub backing: Option<Backing>,
-    /// Whether the program sleeps between accesses so that they come at the times that the recording tells.
+    /// Whether the program sleeps as long as passed between accesses by the times that the recording tells.
     pub times: bool,
     /// The process (perf) or target (DAMON) to import, if the recording has several.
     pub only: Option<u64>,

@@ -72,7 +72,7 @@ impl Writing {
         Ok(writing)
     }
 
-    /// Let accesses come at the times that the recording tells, of which this is the first.
+    /// Keep the time between accesses, of which this is the first by the recording's times.
     pub fn set_origin(&mut self, nanos: u64) {
         self.origin = Some(nanos);
     }
@@ -165,7 +165,7 @@ impl Writing {
         }
     }
 
-    /// Sleep until a time of the recording, if it is not over.
+    /// Sleep as long as passed in the recording until this time. What is done meanwhile takes its own time.
     fn sleep(&mut self, at: usize, nanos: u64) -> Result<(), TraceError> {
         let Some(origin) = self.origin else { return Ok(()) };
         let since = nanos.saturating_sub(origin);

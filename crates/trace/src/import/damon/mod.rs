@@ -5,7 +5,7 @@
 //! in an aggregation interval, found the page accessed. It takes all pages of a region for equally hot. So does the
 //! program that is made of it: **in each aggregation interval it goes once through a region with n accesses, and loads
 //! each page n times in a row**. It begins at a place that is drawn, and goes at an even pace: an interval has as many
-//! ticks as sampling intervals, and the program sleeps until a tick begins.
+//! ticks as sampling intervals, and the program sleeps between them.
 //!
 //! An interval has as many ticks as the record says (the aggregation interval divided by the sampling interval), else
 //! 20, as many as damo's defaults make.
