@@ -11,10 +11,10 @@ mod explain;
 mod groups;
 mod linux;
 mod list;
-
 mod optimum;
 mod options;
 mod output;
+mod page;
 mod parts;
 mod pc;
 mod report;

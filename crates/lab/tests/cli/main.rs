@@ -5,6 +5,7 @@ mod explaining;
 mod files;
 mod groups;
 mod output;
+mod pages;
 mod recording;
 mod reproductions;
 mod swapping;
