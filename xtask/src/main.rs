@@ -72,9 +72,7 @@ fn main() -> ExitCode {
     let words: Vec<&str> = args.iter().map(String::as_str).collect();
     match words.as_slice() {
         ["test" | "ci"] => {
-            tool::Tool::User.provide();
-            tool::Tool::System.provide();
-            tool::Tool::Valgrind.provide();
+            tool::Tool::ALL.into_iter().for_each(tool::Tool::provide);
             run_all(&all())
         }
         ["quick"] => run_all(&[quick()]),

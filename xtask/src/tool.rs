@@ -1,5 +1,5 @@
 //! The tools that cargo cannot provide: QEMU's user-mode emulator, which the tests of the recorder need, its emulator
-//! of a whole PC, on which the kernel boots, and valgrind, which counts instructions.
+//! of a whole PC, on which the kernel boots, valgrind, which counts instructions, and a browser, which shows pages.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -13,6 +13,8 @@ pub enum Tool {
     System,
     /// Counts a program's instructions.
     Valgrind,
+    /// Shows pages of HTML.
+    Browser,
 }
 
 impl Tool {
@@ -21,6 +23,7 @@ impl Tool {
             Tool::User => "qemu-x86_64",
             Tool::System => "qemu-system-x86_64",
             Tool::Valgrind => "valgrind",
+            Tool::Browser => "chromium",
         }
     }
 
@@ -30,6 +33,7 @@ impl Tool {
             Tool::User => "qemu-user",
             Tool::System => "qemu-system-x86",
             Tool::Valgrind => "valgrind",
+            Tool::Browser => "chromium",
         }
     }
 
@@ -39,8 +43,12 @@ impl Tool {
             Tool::User => "recording",
             Tool::System => "the booted machine",
             Tool::Valgrind => "the number of instructions of the simulator",
+            Tool::Browser => "how a browser shows pages",
         }
     }
+
+    /// All of them.
+    pub const ALL: [Tool; 4] = [Tool::User, Tool::System, Tool::Valgrind, Tool::Browser];
 
     /// Whether it is installed.
     pub fn is_there(self) -> bool {
@@ -74,7 +82,7 @@ impl Tool {
 
 /// What could not be tested because a tool is missing, for the last line of a task.
 pub fn left_out() -> String {
-    let missing = [Tool::User, Tool::System, Tool::Valgrind].into_iter().filter(|tool| !tool.is_there());
+    let missing = Tool::ALL.into_iter().filter(|tool| !tool.is_there());
     missing
         .map(|tool| format!("; without {}, so {} was not tested", tool.package(), tool.purpose()))
         .collect()

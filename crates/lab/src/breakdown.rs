@@ -60,13 +60,18 @@ pub fn devices<'a>(runs: impl IntoIterator<Item = &'a RunRecord>) -> BTreeMap<St
 /// How many kinds of work the table shows.
 const SHOWN: usize = 10;
 
-/// The kinds of work that took most time, as means over the runs, with their shares.
+/// [`costs_grid`] as text; nothing where no work was done.
 pub fn costs_text(costs: &Costs, runs: u32, width: usize) -> String {
+    costs_grid(costs, runs).map_or(String::new(), |grid| grid.render(|column| column == 0, width))
+}
+
+/// The kinds of work that took most time, as means over the runs, with their shares.
+pub fn costs_grid(costs: &Costs, runs: u32) -> Option<Grid> {
     let runs = f64::from(runs.max(1));
     let total: u64 = costs.values().map(|cost| cost.nanos).sum();
     let mut sorted: Vec<(&String, &CostRecord)> = costs.iter().filter(|(_, cost)| cost.nanos > 0).collect();
     if sorted.is_empty() {
-        return String::new();
+        return None;
     }
     sorted.sort_by(|a, b| b.1.nanos.cmp(&a.1.nanos).then(a.0.cmp(b.0)));
     let mut grid = Grid::new(["kernel work", "count", "time", "share"]);
@@ -86,11 +91,17 @@ pub fn costs_text(costs: &Costs, runs: u32, width: usize) -> String {
         row(&format!("{} more", human::plural(rest.len() as u64, "kind", "kinds")), None, nanos);
     }
     row("all", None, total);
-    grid.render(|column| column == 0, width)
+    Some(grid)
+}
+
+/// [`devices_grid`] as text; nothing without devices.
+pub fn devices_text(devices: &BTreeMap<String, DeviceIo>, runs: u32, run_time: f64, width: usize) -> String {
+    let grid = devices_grid(devices, runs, run_time);
+    grid.map_or(String::new(), |grid| grid.render(|column| column == 0, width))
 }
 
 /// What each device did in a run, on average; `run_time` in seconds.
-pub fn devices_text(devices: &BTreeMap<String, DeviceIo>, runs: u32, run_time: f64, width: usize) -> String {
+pub fn devices_grid(devices: &BTreeMap<String, DeviceIo>, runs: u32, run_time: f64) -> Option<Grid> {
     let runs = f64::from(runs.max(1));
     // An emulated machine does not know how long its devices were busy.
     let timed = devices.values().any(|io| io.busy > 0.0);
@@ -110,7 +121,7 @@ pub fn devices_text(devices: &BTreeMap<String, DeviceIo>, runs: u32, run_time: f
         cells.extend(timed.then(|| format!("{} ({share:.0} %)", human::number(busy, "s"))));
         grid.row(cells);
     }
-    if devices.is_empty() { String::new() } else { grid.render(|column| column == 0, width) }
+    (!devices.is_empty()).then_some(grid)
 }
 
 #[cfg(test)]

@@ -1,11 +1,12 @@
 //! Cells: a program on a machine under a profile, with everything that a run needs but its seed.
 
-use crate::engine::{Machine, Program, RunConfig};
+use crate::engine::{Historian, Machine, Program, RunConfig, SharedTimeline};
 use crate::error::Result;
+use crate::history::Watched;
 use crate::profile::Profile;
 use crate::record::RunRecord;
 use crate::replay::shell_line;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 /// A cell of a grid.
 #[derive(Clone)]
@@ -57,6 +58,17 @@ impl Cell {
     pub fn replayable(&self, seed: u64, command: String) -> Result<RunRecord> {
         let config = RunConfig { seed, ..self.config.clone() };
         self.program.replayable(&config, self.column.as_ref().unwrap_or(&self.profile.name), command)
+    }
+
+    /// The run with this seed, watched from beginning to end.
+    pub fn watched(&self, seed: u64) -> Result<Watched> {
+        let historian = Arc::new(Mutex::new(Historian::default()));
+        let mut cell = self.clone();
+        cell.config.timeline = Some(SharedTimeline(historian.clone()));
+        cell.config.profile = true;
+        let RunRecord { profile, profile_tree: tree, .. } = cell.run(seed)?;
+        let history = historian.lock().expect("no thread panics while it watches").history();
+        Ok(Watched { profile, history, tree })
     }
 
     /// The command line that replays the run with this seed, under the oracle.

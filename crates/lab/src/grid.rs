@@ -39,6 +39,11 @@ impl Grid {
         self.rows.push(cells.into_iter().map(Into::into).collect());
     }
 
+    /// The headings, and the other rows.
+    pub fn contents(&self) -> (&[String], &[Vec<String>]) {
+        (&self.rows[0], &self.rows[1..])
+    }
+
     /// The text in at most `width` columns, with a rule under the headings. A column for which `left` is true is
     /// aligned to the left, as words are; the others are aligned to the right, as numbers are.
     pub fn render(&self, left: impl Fn(usize) -> bool, width: usize) -> String {

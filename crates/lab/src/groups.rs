@@ -59,6 +59,23 @@ const SHOWN: usize = 10;
 /// A table with a line for each group under each profile. Empty if there are none.
 pub fn to_text(profiles: &[String], groups: &BTreeMap<String, Vec<GroupSummary>>, width: usize) -> String {
     let many = profiles.len() > 1;
+    let (grid, hidden) = to_grid(profiles, groups);
+    if groups.values().all(Vec::is_empty) {
+        return String::new();
+    }
+    let text = grid.render(|column| column <= usize::from(many), width);
+    match hidden {
+        0 => text,
+        more => format!(
+            "{text}and {} (--json has all)\n",
+            human::plural(more as u64, "group more", "groups more")
+        ),
+    }
+}
+
+/// The table, and how many groups it leaves out.
+pub fn to_grid(profiles: &[String], groups: &BTreeMap<String, Vec<GroupSummary>>) -> (Grid, usize) {
+    let many = profiles.len() > 1;
     let profile_heading = many.then_some("profile");
     let headings = ["memory.max", "peak", "swap peak", "pgmajfault", "refaults", "pgscan", "pgsteal"];
     let events = ["low", "high", "max", "oom_kill"];
@@ -72,17 +89,7 @@ pub fn to_text(profiles: &[String], groups: &BTreeMap<String, Vec<GroupSummary>>
             grid.row([group.group.clone()].into_iter().chain(name).chain(cells(group, &events)));
         }
     }
-    if groups.values().all(Vec::is_empty) {
-        return String::new();
-    }
-    let text = grid.render(|column| column <= usize::from(many), width);
-    match hidden {
-        0 => text,
-        more => format!(
-            "{text}and {} (--json has all)\n",
-            human::plural(more as u64, "group more", "groups more")
-        ),
-    }
+    (grid, hidden)
 }
 
 fn cells(group: &GroupSummary, events: &[&str]) -> Vec<String> {

@@ -114,11 +114,11 @@ impl<K: Serialize + DeserializeOwned + Ord, D: Serialize + DeserializeOwned> Kep
         Ok((kept, done))
     }
 
-    /// The runs that are done, without opening the directory for more.
-    pub fn read(path: &Path) -> Result<BTreeMap<K, D>> {
+    /// The runs that are done, and the build that did them, without opening the directory for more.
+    pub fn read(path: &Path) -> Result<(Option<Origin>, BTreeMap<K, D>)> {
         let at = path.join(RUNS);
         let bytes = fs::read(&at).map_err(|error| Error::file("read", &at, error))?;
-        parse(&at, &bytes).map(|(_, done)| done)
+        parse(&at, &bytes)
     }
 
     /// Keep the outcome of a run.
@@ -255,7 +255,7 @@ mod tests {
         let ends: Vec<usize> = (0..all.len()).filter(|&at| all[at] == b'\n').map(|at| at + 1).collect();
         for len in (0..=all.len()).step_by(7).chain([all.len()]) {
             fs::write(path.join(RUNS), &all[..len]).unwrap();
-            assert_eq!(Numbers::read(&path).unwrap(), open(&path).1);
+            assert_eq!(Numbers::read(&path).unwrap().1, open(&path).1);
             let (mut kept, done) = open(&path);
             assert_eq!(done.len(), ends.iter().filter(|&&end| end <= len).count().saturating_sub(1), "{len}");
             kept.append(&3, &record).unwrap();

@@ -16,6 +16,7 @@
 //! sweep       cells over axes: sweep files, curve, parts, optimum
 //! reproduce   published comparisons                 bound       flush policies against the fewest flushes
 //! boot        the booted machine under QEMU         linux       the same programs on Linux
+//! history     what a watched run was like in time   html        results as pages
 //! statistics  means and intervals                   svg, plot   pictures
 //! grid, human, size, suggest    text and numbers for people       scratch    folders that go away
 //! ```
@@ -32,6 +33,8 @@ pub mod error;
 mod explain;
 mod grid;
 mod groups;
+mod history;
+mod html;
 mod human;
 mod info;
 mod interrupt;

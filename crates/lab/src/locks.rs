@@ -72,8 +72,13 @@ pub fn sum_lines<'a>(runs: impl IntoIterator<Item = &'a [LineRecord]>) -> Vec<Li
     lines
 }
 
-/// The table of lines, with means over `runs`; nothing where CPUs fetch none from each other.
+/// [`lines_to_grid`] as text.
 pub fn lines_to_text(lines: &[LineRecord], runs: u32, width: usize) -> Option<String> {
+    lines_to_grid(lines, runs).map(|grid| grid.render(|column| column == 0, width))
+}
+
+/// The table of lines, with means over `runs`; nothing where CPUs fetch none from each other.
+pub fn lines_to_grid(lines: &[LineRecord], runs: u32) -> Option<Grid> {
     let mut grid = Grid::new(["line", "fetched", "took", "longest"]);
     let runs = f64::from(runs.max(1));
     for line in lines {
@@ -84,11 +89,19 @@ pub fn lines_to_text(lines: &[LineRecord], runs: u32, width: usize) -> Option<St
             human::number(line.longest as f64, "ns"),
         ]);
     }
-    (!lines.is_empty()).then(|| grid.render(|column| column == 0, width))
+    (!lines.is_empty()).then_some(grid)
+}
+
+/// [`to_grid`] as text.
+pub fn to_text(locks: &[LockRecord], runs: u32, width: usize) -> String {
+    match locks {
+        [] => "no CPU can wait for another: there is one, or time.contention is 0\n".to_owned(),
+        _ => to_grid(locks, runs).render(|column| column == 0 || column == 6, width),
+    }
 }
 
 /// The table of locks, with means over `runs`.
-pub fn to_text(locks: &[LockRecord], runs: u32, width: usize) -> String {
+pub fn to_grid(locks: &[LockRecord], runs: u32) -> Grid {
     let mut grid =
         Grid::new(["lock", "taken", "contended", "held", "waited", "longest", "held meanwhile by"]);
     let runs = f64::from(runs.max(1));
@@ -110,10 +123,7 @@ pub fn to_text(locks: &[LockRecord], runs: u32, width: usize) -> String {
             holders.join(", "),
         ]);
     }
-    match locks {
-        [] => "no CPU can wait for another: there is one, or time.contention is 0\n".to_owned(),
-        _ => grid.render(|column| column == 0 || column == 6, width),
-    }
+    grid
 }
 
 #[cfg(test)]

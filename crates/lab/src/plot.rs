@@ -10,7 +10,7 @@ const MARGIN: (f64, f64) = (62.0, 20.0);
 const GAP: f64 = 8.0;
 const HEIGHT: f64 = 150.0;
 /// Dashes of lines, in order, which distinguish them without colours.
-const DASHES: [&str; 6] = ["", "6 3", "2 2", "8 3 2 3", "4 4", "1 3"];
+pub(crate) const DASHES: [&str; 6] = ["", "6 3", "2 2", "8 3 2 3", "4 4", "1 3"];
 /// The width of a character, at most.
 const LETTER: f64 = 7.0;
 
@@ -77,7 +77,7 @@ pub fn render((title, about): (&str, &str), panels: &[Panel<'_>], columns: usize
 }
 
 /// Names of lines from `left` to `right`; returns where the next line is.
-fn legend(text: &mut String, (left, top, right): (f64, f64, f64), names: &[String]) -> f64 {
+pub(crate) fn legend(text: &mut String, (left, top, right): (f64, f64, f64), names: &[String]) -> f64 {
     let (mut x, mut y) = (left, top);
     for (at, name) in names.iter().enumerate() {
         let width = 34.0 + name.chars().count() as f64 * LETTER + 12.0;
@@ -91,7 +91,8 @@ fn legend(text: &mut String, (left, top, right): (f64, f64, f64), names: &[Strin
     y + 20.0
 }
 
-fn stroke(text: &mut String, number: usize, path: &str) {
+/// The line of this number along a path.
+pub(crate) fn stroke(text: &mut String, number: usize, path: &str) {
     let at = number % DASHES.len();
     let _ = writeln!(
         text,
@@ -246,7 +247,7 @@ fn curve(
 }
 
 /// The next of 1, 2, 4, 5, 8 and 10 times a power of ten; 1 for 0.
-fn round_up(value: f64) -> f64 {
+pub(crate) fn round_up(value: f64) -> f64 {
     if value <= 0.0 {
         return 1.0;
     }

@@ -101,7 +101,7 @@ pub fn load(path: &Path) -> Result<(Setup, Vec<Done>, End)> {
             SCHEMA
         )));
     }
-    let mut done: Vec<Done> = Kept::<Key, Done>::read(path)?.into_values().collect();
+    let mut done: Vec<Done> = Kept::<Key, Done>::read(path)?.1.into_values().collect();
     // In the order of jobs.
     done.sort_by_key(|Done { record, .. }| {
         (record.seed, setup.profiles.iter().position(|profile| *profile == record.profile))

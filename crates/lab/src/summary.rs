@@ -5,7 +5,9 @@ use crate::document::Origin;
 use crate::groups::{self, GroupSummary};
 use crate::locks::{self, LineRecord, LockRecord};
 use crate::metrics::{Metric, rows_of};
+use crate::profile::Profile;
 use crate::record::{Better, FragmentedRecord, LruGenRecord, OracleRecord, RunRecord, WorkDone};
+use crate::replay::shell_line;
 use crate::statistics::{self, Change, Interval};
 use crate::tree::Tree;
 use serde::{Deserialize, Serialize};
@@ -66,6 +68,41 @@ impl Setup {
             self.failed.insert(profile.clone(), why.clone());
         }
         self
+    }
+
+    /// A command that does the same runs.
+    pub fn command_line(&self) -> String {
+        let option = |flag: &str, value: &str| [flag.to_owned(), value.to_owned()];
+        let many = |flag: &'static str, values: &[String]| {
+            values.iter().flat_map(move |value| option(flag, value)).collect::<Vec<_>>()
+        };
+        let mut words = vec!["pagefold".to_owned(), self.command.clone(), self.program.clone()];
+        words.extend(option("--machine", &self.machine));
+        words.extend(self.memory.iter().flat_map(|bytes| option("--memory", &bytes.to_string())));
+        match (&self.base, &self.profiles[..]) {
+            (None, profiles) => words.extend(many("--profile", profiles)),
+            (Some(base), profiles) => {
+                words.extend(option("--base", base));
+                words.extend(
+                    profiles.iter().filter(|&other| other != base).flat_map(|other| option("--with", other)),
+                );
+            }
+        }
+        words.extend(self.common_settings().iter().flat_map(|setting| option("--set", setting)));
+        words.extend([many("--fragment", self.fragment.as_slice()), many("--group", &self.group)].concat());
+        words.extend([many("--swap", &self.swap), many("--fail", &self.fail)].concat());
+        words.extend(
+            [option("--seed", &self.seed.to_string()), option("--runs", &self.runs.to_string())].concat(),
+        );
+        shell_line(words)
+    }
+
+    /// The settings that all profiles have besides their own.
+    fn common_settings(&self) -> Vec<String> {
+        let Some((name, knobs)) = self.knobs.iter().next() else { return Vec::new() };
+        let own = Profile::parse(name, &[]).map(|profile| profile.settings()).unwrap_or_default();
+        let common = knobs.iter().filter(|(knob, _)| !own.contains_key(*knob));
+        common.map(|(knob, value)| format!("{knob}={value}")).collect()
     }
 
     /// Whether there is a profile that is compared with the base.

@@ -146,7 +146,21 @@ impl Drawing {
 
 /// A picture of this height with these elements, and its title and description for readers that do not see it.
 pub(crate) fn frame(height: f64, (title, description): (&str, &str), elements: &str) -> String {
-    let style = |dark: bool| -> String {
+    format!(
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {height}\" width=\"{WIDTH}\" height=\"{height}\" role=\"img\" \
+         aria-labelledby=\"title description\" font-family=\"ui-sans-serif, system-ui, sans-serif\" font-size=\"13\">\n\
+         <title id=\"title\">{}</title>\n<desc id=\"description\">{}</desc>\n\
+         <style>{}</style>\n\
+         <rect width=\"100%\" height=\"100%\" class=\"b\"/>\n{elements}</svg>\n",
+        escape(title),
+        escape(description),
+        style()
+    )
+}
+
+/// What the classes look like.
+pub(crate) fn style() -> String {
+    let colors = |dark: bool| -> String {
         let color = |(class, light, night): (&str, &'static str, &'static str)| {
             let c = if dark { night } else { light };
             format!(".{class}{{fill:{c}}}.{class}.line,line.{class}{{fill:none;stroke:{c}}}")
@@ -154,15 +168,9 @@ pub(crate) fn frame(height: f64, (title, description): (&str, &str), elements: &
         CLASSES.map(color).concat()
     };
     format!(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {height}\" width=\"{WIDTH}\" height=\"{height}\" role=\"img\" \
-         aria-labelledby=\"title description\" font-family=\"ui-sans-serif, system-ui, sans-serif\" font-size=\"13\">\n\
-         <title id=\"title\">{}</title>\n<desc id=\"description\">{}</desc>\n\
-         <style>{}.bar{{fill-opacity:.6}}.dot{{fill-opacity:.45}}@media (prefers-color-scheme:dark){{{}}}</style>\n\
-         <rect width=\"100%\" height=\"100%\" class=\"b\"/>\n{elements}</svg>\n",
-        escape(title),
-        escape(description),
-        style(false),
-        style(true)
+        "{}.bar{{fill-opacity:.6}}.dot{{fill-opacity:.45}}@media (prefers-color-scheme:dark){{{}}}",
+        colors(false),
+        colors(true)
     )
 }
 

@@ -16,7 +16,7 @@ pub fn render(summary: &Summary, width: usize) -> String {
             writeln!(text, "left     {left} to the program and its page tables; kswapd keeps {kept} free");
     }
     text.push('\n');
-    text.push_str(&body(summary, width));
+    text.push_str(&body(summary).render(|column| column == 0, width));
     text.push('\n');
     let state = summary.fragmented.as_ref().map(fragmented);
     let groups = groups::to_text(&summary.setup.profiles, &summary.groups, width);
@@ -32,6 +32,12 @@ pub fn render(summary: &Summary, width: usize) -> String {
 
 /// What was run, on what.
 pub fn heading(setup: &Setup) -> String {
+    let lines = facts(setup).into_iter().map(|(name, value)| format!("{name:<9}{value}\n"));
+    lines.collect()
+}
+
+/// The same as names and values.
+pub fn facts(setup: &Setup) -> Vec<(&'static str, String)> {
     let [touched, peak] = [setup.footprint, setup.peak_live].map(|bytes| human::bytes(bytes as f64));
     let in_all =
         if touched == peak { String::new() } else { format!(" at once; it touches {touched} in all") };
@@ -45,17 +51,18 @@ pub fn heading(setup: &Setup) -> String {
         None => format!("all of the machine's (the program touches {touched})"),
     };
     let seeds = human::seeds(setup.seed, setup.runs);
-    let state = setup.fragment.as_ref().map(|state| format!("begins   {state}\n")).unwrap_or_default();
-    let swap: String = setup.swap.iter().map(|area| format!("swap     {area}\n")).collect();
-    let fails: String = setup.fail.iter().map(|device| format!("fails    {device}\n")).collect();
-    let groups: String = setup.group.iter().map(|group| format!("group    {group}\n")).collect();
-    format!(
-        "program  {}\nmachine  {}\nmemory   {memory}\n{state}{swap}{fails}{groups}runs     {} ({seeds})\n",
-        setup.program, setup.machine, setup.runs
-    )
+    let of =
+        |name, values: &[String]| values.iter().map(move |value| (name, value.clone())).collect::<Vec<_>>();
+    let mut facts =
+        vec![("program", setup.program.clone()), ("machine", setup.machine.clone()), ("memory", memory)];
+    facts.extend(setup.fragment.iter().map(|state| ("begins", state.clone())));
+    facts.extend([of("swap", &setup.swap), of("fails", &setup.fail), of("group", &setup.group)].concat());
+    facts.push(("runs", format!("{} ({seeds})", setup.runs)));
+    facts
 }
 
-fn body(summary: &Summary, width: usize) -> String {
+/// Metric by metric, and in each the profiles in order, with their changes.
+pub fn body(summary: &Summary) -> Grid {
     let setup = &summary.setup;
     let mut headings = vec!["metric".to_owned()];
     for (column, profile) in setup.profiles.iter().enumerate() {
@@ -80,11 +87,11 @@ fn body(summary: &Summary, width: usize) -> String {
     let compared = setup.base.is_some();
     grid.keys(if compared { 2 } else { 1 });
     grid.join((2..count).filter(|_| compared).filter(|column| column % 3 != 2));
-    grid.render(|column| column == 0, width)
+    grid
 }
 
 /// The result of a visit to the generations.
-fn generations(seen: &LruGenRecord) -> String {
+pub fn generations(seen: &LruGenRecord) -> String {
     let LruGenRecord { nanos, commands, error, text } = seen;
     let after = if commands.is_empty() { String::new() } else { format!(", after '{commands}'") };
     let error = error.as_ref().map(|error| format!(" ({error})")).unwrap_or_default();
@@ -92,7 +99,7 @@ fn generations(seen: &LruGenRecord) -> String {
 }
 
 /// The state of memory at the start.
-fn fragmented(made: &FragmentedRecord) -> String {
+pub fn fragmented(made: &FragmentedRecord) -> String {
     let FragmentedRecord { asked, held_movable, held_by_kernel, before, after } = made;
     let state = |when: &str, state: &StateRecord| {
         let (free, unusable) = (human::grouped(state.free_pages), state.unusable_pct);
@@ -134,7 +141,8 @@ fn interval(row: &SummaryRow) -> String {
     }
 }
 
-fn footer(summary: &Summary) -> String {
+/// What to know of the numbers, a line each.
+pub fn footer(summary: &Summary) -> String {
     let setup = &summary.setup;
     let mut text = String::from("work done: ");
     let work: Vec<String> = setup

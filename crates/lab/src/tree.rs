@@ -129,18 +129,26 @@ impl Tree {
 
     /// The table, with means over `runs`.
     pub fn to_text(&self, runs: u32) -> String {
+        self.to_grid(runs).render(|column| column == TREE_NAMES, usize::MAX)
+    }
+
+    /// The same with its names, which are indented, in column [`TREE_NAMES`].
+    pub fn to_grid(&self, runs: u32) -> Grid {
         let mut page = Page {
             grid: Grid::new(["share", "total", "self", "asleep", "count", "function, [work]"]),
             all: self.total_picos.max(1),
             runs: f64::from(runs.max(1)),
         };
         page.place(self, 0);
-        page.grid.render(|column| column == 5, usize::MAX)
+        page.grid
     }
 }
 
+/// The column of a tree's table that has the names.
+pub const TREE_NAMES: usize = 5;
+
 /// What takes less of the whole is not shown by itself.
-const SMALL: f64 = 0.001;
+pub const SMALL: f64 = 0.001;
 
 /// A table being written.
 struct Page {

@@ -1,5 +1,6 @@
 //! What a timeline is shown of memory, at equal distances in time.
 
+use crate::cpu::Class;
 use crate::simulation::{Simulation, TaskKind};
 use crate::timeline::{Happening, Levels, ProcessPages};
 use mm::table::Resident;
@@ -10,15 +11,22 @@ impl<P> Simulation<'_, P> {
     /// Show the timeline how much memory is used for what, if that is due at `now`.
     pub(crate) fn show_levels(&self, now: u64) {
         let Some(teller) = &self.machine().observers.timeline else { return };
-        if !teller.borrow_mut().is_due(now) {
-            return;
+        if teller.borrow_mut().is_due(now) {
+            self.show_levels_at(now);
         }
+    }
+
+    /// Show the timeline how much memory is used for what.
+    pub(crate) fn show_levels_at(&self, now: u64) {
+        let Some(teller) = &self.machine().observers.timeline else { return };
         let (mm, spec) = (self.mm(), self.machine().spec());
         let swap = &mm.core().swap;
         let levels = Levels {
             stat: &|stat| mm.mmu().stats.read(stat),
             memory: spec.memory() / PAGE_SIZE,
             swap: (swap.total(), swap.free_slots()),
+            generations: mm.generation_pages(),
+            kswapd: self.machine().cpus.iter().map(|cpu| cpu.kernel[Class::Kswapd as usize].get()).sum(),
             processes: &self.process_pages(),
         };
         teller.borrow().tell_without_cpu(now, Happening::Shows(levels));

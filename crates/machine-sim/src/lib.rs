@@ -11,7 +11,7 @@
 //!   - the bound knows how few flushes any safe policy needs and stops the run at the first missing one;
 //!   - the optimum knows how few refaults any replacement policy could have;
 //!   - the profile is a tree of where CPU time went;
-//!   - a timeline is told of everything as it happens ([`Timeline`]).
+//!   - a timeline is told of everything as it happens ([`Timeline`]), of accesses only if it asks for them.
 //!
 //! A run is a function of its configuration and its seed: it depends on no host time, no address and no order of a hash
 //! table. A machine and its costs are described in TOML ([`spec`]), each number with its source.

@@ -94,6 +94,8 @@ pub(crate) struct Observers {
     /// Whether some observer wants to know of reads of memory, and of what tasks do.
     watches_reads: bool,
     watches_tasks: bool,
+    /// Whether the timeline wants to know of accesses.
+    draws_uses: bool,
     /// Whether the current CPU flushes because another asked it to.
     answering: Cell<bool>,
 }
@@ -119,6 +121,10 @@ impl Observers {
             }),
             watches_reads: config.placement || config.task_time,
             watches_tasks: config.task_time,
+            draws_uses: config
+                .timeline
+                .as_ref()
+                .is_some_and(|timeline| timeline.0.lock().expect("a timeline does not panic").watches_uses()),
             takeoff: RefCell::default(),
             stale_age: RefCell::default(),
             operations: RefCell::default(),
@@ -142,7 +148,7 @@ impl Observers {
 
     /// Whether some observer wants to know of every access of programs.
     pub(crate) fn watches_accesses(&self) -> bool {
-        self.content.is_some() || self.optimum.is_some() || self.packing.is_some()
+        self.content.is_some() || self.optimum.is_some() || self.packing.is_some() || self.draws_uses
     }
 
     /// Whether some observer wants to know of reads of memory by programs.
@@ -387,6 +393,19 @@ impl Observers {
     }
 
     // --- programs ---
+
+    /// A program accesses a page of its space `count` times.
+    pub(crate) fn accessed<'m>(
+        &self,
+        space: SpaceId,
+        page: Vpn,
+        count: u32,
+        context: impl FnOnce() -> Context<'m>,
+    ) {
+        if self.draws_uses {
+            self.happens(context, Happening::Uses { space: space.0, page: page.0, count });
+        }
+    }
 
     /// A program uses the page in a frame.
     pub(crate) fn used(&self, pfn: Pfn, how: How) {

@@ -161,7 +161,9 @@ fn drive<'s, P: Program>(
                 if outcome.is_none() && hangs.is_hung(machine.cpus[cpu].clock.get(), look) {
                     return Err(failed(format!("deadlock: only daemons go on. {}", sim.waiters())));
                 }
-                sim.show_levels(machine.cpus[cpu].clock.get());
+                if outcome.is_none() {
+                    sim.show_levels(machine.cpus[cpu].clock.get());
+                }
                 run_cpu(sim, tasks, cpu);
             }
             Next::Nothing if outcome.is_some() => break,
@@ -213,6 +215,7 @@ fn conclude<P>(sim: &Simulation<'_, P>) -> Result<Outcome, String> {
     let machine = sim.machine();
     let end = sim.state.borrow().ended_at;
     sim.make_last_visits(end);
+    sim.show_levels_at(end);
     let outcome = metrics::collect(sim);
     if let Some(placement) = &machine.observers.placement {
         placement.borrow().report().check()?;

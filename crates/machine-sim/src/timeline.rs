@@ -14,6 +14,16 @@ use std::sync::{Arc, Mutex};
 pub trait Timeline: Send {
     /// Something happens.
     fn happens(&mut self, at: Moment, what: Happening<'_>);
+
+    /// Picoseconds from one look at the machine to the next. May change while it draws.
+    fn pace(&self) -> u64 {
+        MILLISECOND
+    }
+
+    /// Whether it is told of [`Happening::Uses`], which slows the run down. Asked once.
+    fn watches_uses(&self) -> bool {
+        false
+    }
 }
 
 /// When and where something happens.
@@ -77,6 +87,11 @@ pub struct Levels<'a> {
     pub memory: u64,
     /// Pages of all swap areas, and those of them that are free.
     pub swap: (u64, u64),
+    /// Pages of generations by age, the youngest first: anonymous pages, and those of files. All are 0 where a policy
+    /// has no generations.
+    pub generations: [[u64; 2]; 4],
+    /// Picoseconds of CPU time of the kswapd daemons until now.
+    pub kswapd: u64,
     /// Processes that have not ended.
     pub processes: &'a [ProcessPages],
 }
@@ -112,7 +127,16 @@ pub enum Happening<'a> {
         /// Whether it has not failed.
         done: bool,
     },
-    /// A look at the machine, at equal distances in time.
+    /// The program accesses a page, in one go.
+    Uses {
+        /// The number that the memory manager's events have for the process.
+        space: u32,
+        /// The page, by its virtual address.
+        page: u64,
+        /// How often.
+        count: u32,
+    },
+    /// A look at the machine, at equal distances in time. The last one is when the program has ended.
     Shows(Levels<'a>),
 }
 
@@ -126,8 +150,7 @@ impl fmt::Debug for SharedTimeline {
     }
 }
 
-/// Picoseconds between two looks at the machine: 1 ms.
-const LOOK: u64 = 1_000_000_000;
+const MILLISECOND: u64 = 1_000_000_000;
 
 /// Tells a timeline of what the machine reports.
 pub(crate) struct Teller {
@@ -184,7 +207,8 @@ impl Teller {
     pub(crate) fn is_due(&mut self, now: u64) -> bool {
         let due = now >= self.next_look;
         if due {
-            self.next_look = now - now % LOOK + LOOK;
+            let pace = self.timeline.0.lock().expect("a timeline does not panic").pace();
+            self.next_look = now - now % pace + pace;
         }
         due
     }

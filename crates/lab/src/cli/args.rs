@@ -49,6 +49,7 @@ Examples:
   pagefold run traces/sqlite.pft --memory 50%
   pagefold run zipf:256M --memory 128M --set vm.swappiness=10 --runs 5 --json
   pagefold run stream:256M --memory 128M --profile-tree --folded stream.folded
+  pagefold run traces/sqlite.pft --memory 30% --html sqlite.html
   pagefold run traces/sqlite.pft --memory 30% --perfetto sqlite.perfetto")]
     Run(RunArgs),
     /// Run a program under several profiles and show the changes against the first
@@ -174,7 +175,9 @@ Examples:
   pagefold truth target/truth --kernel 6.12 --held-out --document docs/truth.md")]
     Truth(TruthArgs),
     /// Show the result in a run directory again
-    #[command(after_help = "Example:\n  pagefold report result --all --svg result.svg")]
+    #[command(
+        after_help = "Examples:\n  pagefold report result --all --svg result.svg\n  pagefold report luf --html luf.html"
+    )]
     Report(ReportArgs),
     /// Record a real program as a trace (needs QEMU's user-mode emulator)
     #[command(after_help = "\

@@ -4,6 +4,7 @@ use super::drawing::Drawing;
 use super::groups::{GroupArg, parse_group};
 use super::options::{On, Style, check_seeds, progress_bar, threads};
 use super::output;
+use super::page;
 use super::resume::{Resumed, Unwritten};
 use super::visit::parse_visit;
 use crate::cell::Cell;
@@ -133,6 +134,11 @@ pub struct ExperimentArgs {
     /// which then continues
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
+    /// Also write the result as one page for a browser, which needs no network: tables, and of the first run of each
+    /// profile, done once more for it, memory, faults and flushes over time, accesses by address, and a flame graph
+    /// (docs/html.md); an existing FILE is replaced
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
     /// How to print the result.
     #[command(flatten)]
     style: Style,
@@ -279,13 +285,15 @@ fn carry_out(mut plan: Plan, also: &Also, args: &ExperimentArgs) -> Result<()> {
     let config = rundir::config(&plan.setup, &plan.options())?;
     let out = args.out.as_deref();
     out.map_or(Ok(()), |path| kept::check(path, rundir::plan(&config)).map(drop))?;
-    let files = || [also.svg, also.folded].into_iter().flatten();
-    files().try_for_each(|path| output::check_beside(path, args.style.json))?;
+    let html = args.html.as_deref();
+    let files = || [also.svg, also.folded, html].into_iter().flatten();
+    output::check_all_beside(files(), args.style.json)?;
     also.perfetto.map_or(Ok(()), output::check_binary)?;
     // The input is good. The directory is locked before time is spent on runs.
     let runs = Resumed::open(out.map(|path| (path, rundir::plan(&config))), Unwritten::GoOn)?;
     interrupt::install()?;
     let setup = plan.setup.clone();
+    let cells = html.map(|_| plan.cells.clone());
     let drawing = also.perfetto.map(|path| plan.draw(path)).transpose()?;
     let measured = measure(plan, &runs, &args.what, also.time);
     // What was drawn of a run that failed shows why.
@@ -324,6 +332,9 @@ fn carry_out(mut plan: Plan, also: &Also, args: &ExperimentArgs) -> Result<()> {
     out.map_or(Ok(()), |path| rundir::save_summary(path, &text, &json))?;
     save(false)?;
     drawn?;
+    if let Some((path, cells)) = html.zip(cells) {
+        page::write(path, &summary, cells, (args.what.jobs, args.what.quiet))?;
+    }
     output::check_same_work(summary.same_work, "profiles")?;
     failed.first()
 }

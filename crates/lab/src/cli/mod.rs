@@ -12,10 +12,10 @@ mod groups;
 mod importing;
 mod linux;
 mod list;
-
 mod optimum;
 mod options;
 mod output;
+mod page;
 mod parts;
 mod pc;
 mod report;

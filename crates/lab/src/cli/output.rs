@@ -68,6 +68,14 @@ pub fn check_beside(path: &Path, as_json: bool) -> Result<()> {
     check_file(path)
 }
 
+/// [`check_beside`] for several files, of which only one can be standard output.
+pub fn check_all_beside<'a>(paths: impl Iterator<Item = &'a Path> + Clone, as_json: bool) -> Result<()> {
+    if paths.clone().filter(|path| is_stdout(path)).count() > 1 {
+        return Err(Error::input("'-' is standard output, where one file can go; name the others"));
+    }
+    paths.into_iter().try_for_each(|path| check_beside(path, as_json))
+}
+
 /// [`check_file`] for a file that is not text.
 pub fn check_binary(path: &Path) -> Result<()> {
     match is_stdout(path) {

@@ -1,31 +1,52 @@
-//! `report`: shows the result in a run directory again.
+//! `report`: shows the result in a directory of runs again.
 
 use super::options::Style;
-use super::output;
+use super::{output, page};
+use crate::document::Document;
 use crate::error::{Error, Result};
 use crate::record::RunRecord;
 use crate::summary::{StoppedBy, Summary};
-use crate::{rundir, svg, table};
+use crate::sweep::{self, Outcome};
+use crate::{html, rundir, svg, table};
 use clap::Args;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Arguments of `report`.
 #[derive(Debug, Args)]
 pub struct ReportArgs {
-    /// A directory made by --out
+    /// A directory made by --out of run, compare or sweep
     #[arg(value_name = "DIR")]
     dir: PathBuf,
     /// Also draw the changes as an SVG picture; an existing FILE is replaced
     #[arg(long, value_name = "FILE")]
     svg: Option<PathBuf>,
+    /// Also write the result as one page for a browser, which needs no network (docs/html.md); an existing FILE is
+    /// replaced
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
     /// How to print the result.
     #[command(flatten)]
     style: Style,
 }
 
+impl ReportArgs {
+    /// The files to write.
+    fn files(&self) -> impl Iterator<Item = &Path> + Clone {
+        [&self.svg, &self.html].into_iter().flatten().map(PathBuf::as_path)
+    }
+}
+
 /// `pagefold report`.
 pub(super) fn report(args: &ReportArgs) -> Result<()> {
-    args.svg.as_deref().map_or(Ok(()), |path| output::check_beside(path, args.style.json))?;
+    output::check_all_beside(args.files(), args.style.json)?;
+    match sweep::is_directory(&args.dir) {
+        true => report_sweep(args),
+        false => report_experiment(args),
+    }
+}
+
+/// Report what `run` or `compare` has kept.
+fn report_experiment(args: &ReportArgs) -> Result<()> {
     let (setup, done, end) = rundir::load(&args.dir)?;
     let planned = setup.runs;
     let host_seconds = done.iter().map(|done| done.host_seconds).fold(0.0, f64::max);
@@ -37,17 +58,49 @@ pub(super) fn report(args: &ReportArgs) -> Result<()> {
     if summary.stopped_by.map_or(summary.setup.runs < planned, |by| by == StoppedBy::Interrupt) {
         eprintln!("pagefold: {}: {} of {planned} runs were finished", args.dir.display(), summary.setup.runs);
     }
-    if let Some(path) = &args.svg {
-        if !summary.setup.compares() {
-            return Err(Error::Input(format!(
-                "{}: there are no changes to draw; 'pagefold compare' makes them",
-                args.dir.display()
-            )));
-        }
-        output::save(path, &svg::render(&summary))?;
-    }
-    if args.svg.as_deref().is_some_and(output::is_stdout) {
+    let picture = summary.setup.compares().then(|| svg::render(&summary));
+    let why = "there are no changes to draw; 'pagefold compare' makes them";
+    let page = || html::experiment(&summary, &[], &page::command());
+    if save(args, picture, why, page)? {
         return Ok(());
     }
     output::either(args.style.json, &summary, |width| table::render(&summary, width))
+}
+
+/// Report what `sweep` has kept.
+fn report_sweep(args: &ReportArgs) -> Result<()> {
+    if args.style.all {
+        let file = args.dir.join(sweep::FILE);
+        return Err(Error::Input(format!(
+            "--all is for the directories of run and compare; a sweep shows the metrics that {} names",
+            file.display()
+        )));
+    }
+    let sweep::Loaded { sweep, text, made, done } = sweep::load(&args.dir)?;
+    let outcome = Outcome::of(&sweep, &done);
+    if outcome.left > 0 {
+        let all = outcome.left + done.len();
+        eprintln!("pagefold: {}: {} of {all} runs were finished", args.dir.display(), done.len());
+    }
+    let page = || html::sweep(&outcome, &text, (&page::command(), made.as_ref()));
+    if save(args, outcome.svg(), "nothing varies, so there is nothing to draw", page)? {
+        return Ok(());
+    }
+    output::show(&outcome, args.style.json)
+}
+
+/// Write the files that were asked for; `picture` is `None` for the reason `why`. Returns whether one of them is
+/// standard output.
+fn save(
+    args: &ReportArgs,
+    picture: Option<String>,
+    why: &str,
+    page: impl FnOnce() -> String,
+) -> Result<bool> {
+    if let Some(path) = &args.svg {
+        let none = || Error::Input(format!("{}: {why}", args.dir.display()));
+        output::save(path, &picture.ok_or_else(none)?)?;
+    }
+    args.html.as_deref().map_or(Ok(()), |path| output::save(path, &page()))?;
+    Ok(args.files().any(output::is_stdout))
 }

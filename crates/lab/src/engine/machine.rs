@@ -1,9 +1,10 @@
 //! Machines: presets and descriptions in files.
 
 use crate::error::{Error, Result};
-use crate::suggest;
+use crate::{human, suggest};
 use machine_sim::spec::MachineSpec;
 use machine_sim::{GroupSpec, RunConfig, SwapSpec};
+use mm::units::PAGE_SIZE;
 use std::path::Path;
 
 /// The machine that is used if none is named.
@@ -132,6 +133,32 @@ impl Machine {
     /// Bytes of memory by default.
     pub fn memory(&self) -> u64 {
         self.spec.memory()
+    }
+
+    /// What it is made of, as names and values for people.
+    pub fn facts(&self) -> Vec<(String, String)> {
+        let spec = &self.spec;
+        let mut facts = vec![
+            ("machine".to_owned(), format!("{}: {}", spec.name(), spec.description())),
+            ("CPUs".to_owned(), format!("{}, {} GHz", spec.cpus(), spec.cpu().ghz)),
+            ("memory".to_owned(), human::bytes(spec.memory() as f64)),
+        ];
+        let nodes = spec.nodes().iter().enumerate().filter(|_| spec.nodes().len() > 1);
+        facts.extend(nodes.map(|(number, node)| {
+            let memory = human::bytes(node.memory() as f64);
+            (format!("node {number}"), format!("{memory}, {} CPUs, {} ns a read", node.cpus, node.latency_ns))
+        }));
+        facts.extend(spec.devices().iter().map(|device| {
+            let size = human::bytes(device.size.0 as f64);
+            let times = format!("{} us a read of a page, {} us a write", device.read_us, device.write_us);
+            (device.name.clone(), format!("{size}, {times}"))
+        }));
+        facts.extend(self.own_swap().map(|area| {
+            let (text, size) = (area.to_string(), area.pages(spec.memory()) * PAGE_SIZE);
+            let device = text.split(':').next().unwrap_or(&text);
+            ("swap".to_owned(), format!("{} on {device}", human::bytes(size as f64)))
+        }));
+        facts
     }
 
     /// The costs of work on it.

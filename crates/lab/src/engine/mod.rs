@@ -3,12 +3,14 @@
 //! The rest of the crate uses the plain types of this module for machines, programs and runs, so experiments,
 //! statistics and output can be understood and tested without a simulator.
 
+mod history;
 mod machine;
 mod perfetto;
 mod program;
 mod run;
 mod traces;
 
+pub use history::Historian;
 pub use machine::{DEFAULT_MACHINE, Machine, machines};
 pub use machine_sim::{
     FailSpec, Fragmentation, GroupSpec, PROCESSES, RunConfig, SharedTimeline, SwapSpec, Visit,

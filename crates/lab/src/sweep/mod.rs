@@ -28,5 +28,5 @@ pub mod swap;
 
 pub use cells::Catalog;
 pub use plan::{Point, Sweep, What};
-pub use result::Outcome;
-pub use store::{Done, Key, plan};
+pub use result::{Outcome, Row};
+pub use store::{Done, FILE, Key, Loaded, is_directory, load, plan};

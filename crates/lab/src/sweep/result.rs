@@ -73,21 +73,11 @@ impl Document for Outcome {
     const SCHEMA: u32 = 2;
 
     fn text(&self, width: usize) -> String {
-        let mut text = format!("{}\n", if self.sweep.title.is_empty() { "sweep" } else { &self.sweep.title });
-        let runs = human::plural(self.sweep.runs.into(), "run", "runs");
-        text += &format!("{runs} for each point; means, and changes of means\n");
-        for cut in 0..self.sweep.cuts.len() {
+        let mut text = format!("{}\n{}\n", self.title(), self.about());
+        for cut in 0..self.cuts() {
             text += &format!("\n{}", self.cut_text(cut, width));
         }
-        text += &reasons(self.rows.iter().filter_map(|row| row.missing.as_deref()));
-        let neutral = |shown: &Shown| shown.better.is_none() && shown.ratio.is_some();
-        if self.rows.iter().flat_map(|row| &row.shown).any(neutral) {
-            text += "\nxN: N times the value at the first, where neither more nor less is better\n";
-        }
-        if self.compare.is_some() {
-            text += "\nchange: + is better, - is worse, of pairs of runs with the same seed; * = the 95% interval of the difference excludes no change\n";
-        }
-        text
+        text + &self.notes()
     }
 
     /// For each cut and metric a small panel over the first axis that varies; lines for the values that are compared
@@ -118,7 +108,7 @@ impl Document for Outcome {
                 });
             }
         }
-        let title = if self.sweep.title.is_empty() { "sweep" } else { &self.sweep.title };
+        let title = self.title();
         let runs = human::plural(self.sweep.runs.into(), "run", "runs");
         let about = match (self.compare.is_some(), self.base()) {
             (true, Some(base)) => {
@@ -156,7 +146,44 @@ impl Outcome {
         }
     }
 
+    /// Its title.
+    pub fn title(&self) -> &str {
+        if self.sweep.title.is_empty() { "sweep" } else { &self.sweep.title }
+    }
+
+    /// What its numbers are.
+    pub fn about(&self) -> String {
+        let runs = human::plural(self.sweep.runs.into(), "run", "runs");
+        format!("{runs} for each point; means, and changes of means")
+    }
+
+    /// What to know of the numbers.
+    pub fn notes(&self) -> String {
+        let mut text = reasons(self.rows.iter().filter_map(|row| row.missing.as_deref()));
+        let neutral = |shown: &Shown| shown.better.is_none() && shown.ratio.is_some();
+        if self.rows.iter().flat_map(|row| &row.shown).any(neutral) {
+            text += "\nxN: N times the value at the first, where neither more nor less is better\n";
+        }
+        if self.compare.is_some() {
+            text += "\nchange: + is better, - is worse, of pairs of runs with the same seed; * = the 95% interval of the difference excludes no change\n";
+        }
+        text
+    }
+
     fn cut_text(&self, cut: usize, width: usize) -> String {
+        let (fixed, words, grid) = self.cut_grid(cut);
+        let fixed = if fixed.is_empty() { String::new() } else { format!("{fixed}\n") };
+        fixed + &grid.render(|column| column < words, width)
+    }
+
+    /// The number of cuts.
+    pub fn cuts(&self) -> usize {
+        self.sweep.cuts.len()
+    }
+
+    /// A cut: the values of its axes that do not vary, the number of those that do, and a table, whose first columns
+    /// have their values.
+    pub fn cut_grid(&self, cut: usize) -> (String, usize, Grid) {
         let (varied, fixed) = self.axes_of(cut);
         let fixed: Vec<String> = fixed
             .iter()
@@ -182,9 +209,7 @@ impl Outcome {
                 .flat_map(|metric| group.iter().map(move |&row| self.rows[row].cell(metric)));
             grid.row(values.chain(cells));
         }
-        let count = varied.len();
-        let fixed = if fixed.is_empty() { String::new() } else { format!("{}\n", fixed.join(", ")) };
-        fixed + &grid.render(|column| column < count, width)
+        (fixed.join(", "), varied.len(), grid)
     }
 
     /// Axes that vary in a cut, and those that do not; the axis that is compared is neither.
@@ -211,7 +236,7 @@ impl Outcome {
     }
 
     /// What all cuts are compared with, if that is the same.
-    fn base(&self) -> Option<&str> {
+    pub fn base(&self) -> Option<&str> {
         let axis = self.sweep.compare?;
         let mut bases = self.sweep.cuts.iter().map(|cut| &cut.values[axis][0][..]);
         let first = bases.next()?;

@@ -2,12 +2,14 @@
 //! `sweep.toml`; at the end or after an interrupt `result.*` is made of them.
 
 use super::plan::{Sweep, What};
+use crate::document::Origin;
 use crate::error::{Error, Result};
-use crate::kept::Plan;
+use crate::kept::{Kept, Plan};
 use crate::metrics::{self, Metric};
 use crate::record::RunRecord;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use std::path::Path;
 
 /// Which run.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -48,9 +50,36 @@ impl Done {
     }
 }
 
+/// The file that says what a directory's sweep is.
+pub const FILE: &str = "sweep.toml";
+
 /// The plan of a directory for the sweep with this text.
 pub fn plan(text: &str) -> Plan<'_> {
-    Plan { noun: "sweep", name: "sweep.toml", text }
+    Plan { noun: "sweep", name: FILE, text }
+}
+
+/// Whether a directory is that of a sweep.
+pub fn is_directory(path: &Path) -> bool {
+    path.join(FILE).is_file()
+}
+
+/// What a sweep's directory keeps.
+pub struct Loaded {
+    /// The sweep.
+    pub sweep: Sweep,
+    /// Its file.
+    pub text: String,
+    /// The build that did its runs; `None` before the first.
+    pub made: Option<Origin>,
+    /// The runs that are done.
+    pub done: BTreeMap<Key, Done>,
+}
+
+/// Read the directory of a sweep.
+pub fn load(path: &Path) -> Result<Loaded> {
+    let (sweep, text) = Sweep::read(&path.join(FILE))?;
+    let (made, done) = Kept::read(path)?;
+    Ok(Loaded { sweep, text, made, done })
 }
 
 /// The runs of a sweep that are done, by what they run and in the order of seeds.
@@ -110,7 +139,6 @@ impl<'a> Finished<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kept::Kept;
     use crate::metrics::tests::run;
     use mm::stat::Stat;
 

@@ -6,6 +6,7 @@ mod files;
 mod groups;
 mod importing;
 mod output;
+mod pages;
 mod recording;
 mod reproductions;
 mod swapping;

@@ -53,7 +53,7 @@ impl<P: Program> SimOs<'_, P> {
                     }
                     cpu.spend(self.access_cost * count as u64);
                     if self.watched {
-                        self.watch(vpn, kind, cached);
+                        self.watch(vpn, kind, cached, count);
                     }
                     return match cpu.clock.get() < self.machine.limit.get() {
                         true => Ok(()),
@@ -95,7 +95,7 @@ impl<P: Program> SimOs<'_, P> {
         let cpu = self.machine.this_cpu();
         cpu.spend(self.access_cost * part as u64);
         if self.watched {
-            self.watch(vpn, kind, cached);
+            self.watch(vpn, kind, cached, part);
         }
         match cpu.clock.get() < self.machine.limit.get() {
             true => Ok(()),
@@ -213,8 +213,9 @@ impl<P: Program> SimOs<'_, P> {
         }
     }
 
-    /// Tell the observers of an access that used the translation `cached`.
-    fn watch(&self, vpn: Vpn, kind: AccessKind, cached: Cached) {
+    /// Tell the observers of `count` accesses that used the translation `cached`.
+    fn watch(&self, vpn: Vpn, kind: AccessKind, cached: Cached, count: u32) {
+        self.machine.observers.accessed(self.space, vpn, count, || self.machine.context());
         self.machine.observers.used(cached.pfn(), How::Mapped);
         let stores = self.machine.observers.packing.as_ref().filter(|_| kind == AccessKind::Store);
         let zeroes =

@@ -135,7 +135,7 @@ pub struct Loaded {
 
 impl NodeSpec {
     /// Bytes of its memory.
-    fn memory(&self) -> u64 {
+    pub fn memory(&self) -> u64 {
         self.memory.iter().map(|range| range.size.0).sum()
     }
 

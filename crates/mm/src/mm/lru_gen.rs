@@ -29,6 +29,21 @@ impl<M: Machine> Mm<M> {
         text
     }
 
+    /// Pages of generations by age, over all groups and nodes, the youngest first: anonymous pages, and those of files.
+    pub fn generation_pages(&self) -> [[u64; 2]; MAX_GENERATIONS as usize] {
+        let (lru, mut pages) = (&self.core.lru, [[0; 2]; MAX_GENERATIONS as usize]);
+        for group in lru.groups.subtree(crate::lru::ROOT) {
+            for node in (0..lru.nodes()).map(|node| NodeId(node as u8)) {
+                let generations = &lru.vec(node, group).generations;
+                for (seq, [anon, file]) in (0..=generations.max_seq()).rev().zip(&mut pages) {
+                    let sizes = generations.sizes(seq);
+                    (*anon, *file) = (*anon + sizes.anon, *file + sizes.file);
+                }
+            }
+        }
+        pages
+    }
+
     /// Path of a group: the ids of the groups from below the root down to it.
     fn group_path(&self, group: GroupId) -> String {
         let mut path = String::new();

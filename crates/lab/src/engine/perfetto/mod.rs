@@ -412,6 +412,8 @@ impl<W: Write + Send> Timeline for Perfetto<W> {
             Happening::Event(event, args) => self.event(at, event, args),
             Happening::Asks(round, targets) => self.ask(at, round, targets),
             Happening::Receives(round) => self.receive(at, round),
+            // It does not watch these.
+            Happening::Uses { .. } => {}
             Happening::Transfers { io, since, done } => self.transfer(at.picos, io, since, done),
             Happening::Shows(levels) => {
                 let mut written = std::mem::take(&mut self.written);

@@ -52,6 +52,7 @@ fn anon(mm: &Mm<TestMachine>) -> Vec<(u64, u64)> {
 fn generations_separate_used_and_unused_pages() {
     let mm = bench();
     let space = with_pages(mm, ROOT, 64);
+    assert_eq!(mm.generation_pages(), [[64, 0], [0, 0], [0, 0], [0, 0]]);
     assert_eq!(anon(mm), [(0, 0), (1, 0), (2, 0), (3, 64)], "new pages must be young");
     mm.lru_gen_command("+ 0 0 3").unwrap();
     assert_eq!(anon(mm).last(), Some(&(4, 0)));
@@ -59,6 +60,7 @@ fn generations_separate_used_and_unused_pages() {
     mm.machine().advance(2_000_000);
     mm.lru_gen_command("+ 0 0 4").unwrap();
     assert_eq!(anon(mm), [(2, 0), (3, 44), (4, 20), (5, 0)], "44 pages were not used since");
+    assert_eq!(mm.generation_pages(), [[0, 0], [20, 0], [44, 0], [0, 0]]);
     assert!(mm.lru_gen(false).contains("memcg     0 /\n node     0\n"));
     mm.core.lru.validate(mm.mmu()).unwrap();
     let full = mm.lru_gen(true);

@@ -101,8 +101,8 @@ impl<M: Machine> Fault<'_, M> {
         Ok(Served { done: served.done, ..self.write_fault(entry)? })
     }
 
-    /// Whether the entry of an exclusive page gives the right to write. A load gives it, too (since Linux 6.11), unless the
-    /// policy defers flushes: the flush of a writable entry cannot be deferred.
+    /// Whether the entry of an exclusive page gives the right to write. A load gives it, too (since Linux 6.11), unless
+    /// the policy defers flushes, because the flush of a writable entry cannot be deferred.
     pub(super) fn swaps_in_writable(&self) -> bool {
         let knobs = &self.core.knobs;
         let gives = self.is_store() || !knobs.flush_policy().defers() && knobs.fault_form() != FaultForm::V61;
