@@ -1,7 +1,7 @@
 //! The reference strings of the LIRS paper, imported: LRU hits as often in the traces as another simulator says.
 //!
-//! The strings come with a package of Maven's of 95 MB, which the test fetches once if it is told to; else it skips. The
-//! paper (Jiang and Zhang, SIGMETRICS 2002) prints hit ratios as curves, not as numbers. So the numbers here are
+//! The strings come with a package of Maven's of 95 MB, which the test fetches once if it is told to; else it skips.
+//! The paper (Jiang and Zhang, SIGMETRICS 2002) prints hit ratios as curves, not as numbers. So the numbers here are
 //! those of libCacheSim 0.3.5 (Python), to which the same files were given on 28 November 2026.
 
 use pagefold_trace::event::{Event, ThreadId};
