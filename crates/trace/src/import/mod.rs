@@ -1,9 +1,9 @@
 //! Other tools' recordings as traces.
 //!
 //! A format is a file of this folder with one function `read`, which passes on what a recording tells, step by step
-//! ([`step`]), and says where a recording is damaged. All the rest is done once for all of them: files are opened and
-//! unpacked ([`input`]), a first pass finds out which pages there are ([`survey`]), and a second writes the trace
-//! ([`writing`]). So an import takes memory for the pages that are touched, not for the length of the recording.
+//! (`step`), and says where a recording is damaged. All the rest is done once for all of them: files are opened and
+//! unpacked (`input`), a first pass finds out which pages there are (`survey`), and a second writes the trace
+//! (`writing`). So an import takes memory for the pages that are touched, not for the length of the recording.
 //!
 //! docs/imports.md says, format by format, what becomes of what.
 
