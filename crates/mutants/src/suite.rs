@@ -302,6 +302,7 @@ fn failed(text: &str) -> String {
 }
 
 /// Returns whether the command succeeded, or `None` if it was killed after `limit`, or because it took too much memory.
+/// Time in which it waited for a CPU does not count: on a busy machine that would look like a hang.
 fn wait(command: &mut Command, limit: Duration) -> Result<Option<bool>> {
     let mut child = command.spawn().context("cannot run the tests")?;
     let end = Instant::now() + limit;
@@ -310,7 +311,8 @@ fn wait(command: &mut Command, limit: Duration) -> Result<Option<bool>> {
         if let Some(status) = child.try_wait()? {
             return Ok(Some(status.success()));
         }
-        if Instant::now() > end || resident(child.id()) > MEMORY {
+        let now = Instant::now();
+        if now > end && now > end + starved(child.id()) || resident(child.id()) > MEMORY {
             child.kill()?;
             child.wait()?;
             return Ok(None);
@@ -320,9 +322,42 @@ fn wait(command: &mut Command, limit: Duration) -> Result<Option<bool>> {
     }
 }
 
+/// How long the thread of a process that waited longest for a CPU has done so.
+fn starved(process: u32) -> Duration {
+    let threads = fs::read_dir(format!("/proc/{process}/task")).into_iter().flatten().flatten();
+    let waits =
+        threads.filter_map(|thread| waited(&fs::read_to_string(thread.path().join("schedstat")).ok()?));
+    waits.max().unwrap_or_default()
+}
+
+/// The time that a thread could run and had no CPU, by its `schedstat`: nanoseconds on CPUs, those of waiting, turns.
+fn waited(schedstat: &str) -> Option<Duration> {
+    schedstat.split_whitespace().nth(1)?.parse().ok().map(Duration::from_nanos)
+}
+
 /// The memory that a process has, in bytes.
 fn resident(process: u32) -> u64 {
     let status = fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
     let kib = status.lines().find_map(|line| line.strip_prefix("VmRSS:")?.trim().strip_suffix(" kB"));
     kib.and_then(|kib| kib.parse().ok()).map_or(0, |kib: u64| kib << 10)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_command_that_does_not_end_is_killed() {
+        let ends = |words: [&str; 2], millis| {
+            wait(Command::new(words[0]).arg(words[1]), Duration::from_millis(millis)).unwrap()
+        };
+        assert_eq!(ends(["sleep", "1000"], 50), None);
+        assert_eq!([["true", ""], ["false", ""]].map(|words| ends(words, 60_000)), [Some(true), Some(false)]);
+    }
+
+    #[test]
+    fn time_without_a_cpu_is_told_by_the_threads() {
+        assert_eq!(waited("17 2500 3\n"), Some(Duration::from_nanos(2500)));
+        assert_eq!((waited(""), waited("17 x 3")), (None, None));
+    }
 }
