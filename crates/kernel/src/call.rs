@@ -337,10 +337,15 @@ impl<H: Host> Kernel<H> {
     // --- texts ---
 
     fn name<'t>(&self, text: Text<'t>) -> Result<Cow<'t, str>, Errno> {
+        let bytes = match text {
+            Text::Said(name) => name.len() as u64,
+            Text::At(place) => place.len,
+        };
+        if bytes > LONGEST_NAME {
+            return Err(Errno::Inval);
+        }
         match text {
-            Text::Said(name) if name.len() as u64 > LONGEST_NAME => Err(Errno::Inval),
             Text::Said(name) => Ok(Cow::Borrowed(name)),
-            Text::At(place) if place.len > LONGEST_NAME => Err(Errno::Inval),
             Text::At(_) => self.text(text, LONGEST_NAME).map(Cow::Owned),
         }
     }

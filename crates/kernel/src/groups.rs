@@ -455,6 +455,34 @@ mod tests {
     }
 
     #[test]
+    fn groups_names_and_their_depth_have_bounds() {
+        let of_run = |groups: &[GroupSpec]| GroupSpec::of_run(&[], groups);
+        let deep = |parts: usize| vec!["a"; parts].join("/");
+        for (name, fits) in [
+            ("a".repeat(LONGEST), true),
+            ("a".repeat(LONGEST + 1), false),
+            (deep(DEEPEST), true),
+            (deep(DEEPEST + 1), false),
+        ] {
+            assert_eq!(of_run(&[group(&name, None)]).is_ok(), fits, "{name}");
+        }
+        let numbered = |i: usize| group(&format!("g{i}"), Some(&i.to_string()));
+        let groups: Vec<GroupSpec> = (0..=MOST).map(numbered).collect();
+        assert_eq!(of_run(&groups[..MOST]).map(|groups| groups.len()), Ok(MOST));
+        assert!(of_run(&groups).unwrap_err().contains("1001 groups"));
+    }
+
+    #[test]
+    fn write_back_from_zswap_is_on_or_off() {
+        let of_run = |zswap_writeback: u64| {
+            let spec = GroupSpec { zswap_writeback: Some(zswap_writeback), ..group("a", None) };
+            GroupSpec::of_run(&[], &[spec])
+        };
+        assert!(of_run(0).is_ok() && of_run(1).is_ok());
+        assert!([2, 3].map(of_run).into_iter().all(|wrong| wrong.unwrap_err().contains("neither 0 nor 1")));
+    }
+
+    #[test]
     fn a_run_overrides_the_groups_of_its_machine() {
         let machine = [GroupSpec { max: Some(8), low: Some(1), ..group("a", None) }];
         let own = [GroupSpec { max: Some(u64::MAX), ..group("a", None) }, group("b", Some("1"))];

@@ -241,11 +241,13 @@ impl<H: Host> Kernel<H> {
 
     /// Wait, as a kernel task, until all tasks of programs have ended.
     pub fn wait_for_end(&self) {
-        while self.live.load(Acquire) > 0 {
+        loop {
+            // Take the mark before the check: the last task may end between the check and the wait.
             let mark = self.host().key_ticket(Key::AllEnded);
-            if self.live.load(Acquire) > 0 {
-                self.host().key_wait(Key::AllEnded, mark, None);
+            if self.live() == 0 {
+                return;
             }
+            self.host().key_wait(Key::AllEnded, mark, None);
         }
     }
 

@@ -3,7 +3,7 @@
 use crate::host::Rings;
 use crate::{Kernel, Task};
 use abi::call::{Exit, Tell, encode_answer};
-use abi::{Buffer, Call, Errno, Signal};
+use abi::{Buffer, Call, Errno};
 use alloc::string::String;
 use mm::units::Pfn;
 
@@ -46,7 +46,7 @@ impl<H: Rings> Kernel<H> {
             }
             // A program may panic because its calls fail. If its process is to end anyway, that is no error.
             Ok(Call::Tell(Tell::Panic, _)) => {
-                self.exit(task, &Exit { signal: Some(Signal::Kill), ..Exit::default() });
+                self.exit(task, &Exit::default());
                 return After::Ended;
             }
             Ok(Call::Tell(what, text)) => self.text(text, LONGEST_TEXT).map(|text| {

@@ -34,7 +34,8 @@ fn files_are_found_by_name_and_descriptors_are_reused() {
         assert_eq!(call(Call::Close(1)), Ok(0));
         assert_eq!(call(Call::Close(1)), Err(Errno::BadF));
         assert_eq!(open(call, "c", 0, true), Ok((1, 2)));
-        assert_eq!(open(call, &"long".repeat(1024), 0, true), Err(Errno::Inval));
+        assert_eq!(open(call, &"a".repeat(4096), 0, true), Err(Errno::Inval));
+        assert_eq!(open(call, &"a".repeat(4095), 0, true), Ok((3, 3)));
         assert_eq!(open(call, "huge", 1 << 60, true), Err(Errno::NoSpc));
     });
 }
@@ -60,6 +61,21 @@ fn pread_returns_what_pwrite_wrote() {
         assert_eq!(call(Call::Ftruncate(fd, 1 << 50)), Err(Errno::NoSpc));
         assert_eq!(call(Call::Ftruncate(fd, 4092)), Ok(0));
         assert_eq!((read(4090), call(Call::Fsync(fd))), (Ok(2), Ok(0)));
+    });
+}
+
+/// A file may grow to the end of the blocks that it got when it was created.
+#[test]
+fn files_grow_to_their_last_block() {
+    run_body(|call| {
+        let (fd, _) = open(call, "a", 5000, true).unwrap();
+        let (text, most) = (bytes(b"the last bytes"), 1 << 28);
+        assert_eq!(call(Call::Pwrite(fd, text, most - text.len)), Ok(text.len));
+        assert_eq!(call(Call::Pwrite(fd, text, most - text.len + 1)), Err(Errno::NoSpc));
+        assert_eq!(
+            (call(Call::Ftruncate(fd, most)), call(Call::Ftruncate(fd, most + 1))),
+            (Ok(0), Err(Errno::NoSpc))
+        );
     });
 }
 
@@ -133,6 +149,67 @@ fn tasks_sleep_join_and_report() {
     assert_eq!(report.signals.len(), 1);
     assert!(report.signals[0].contains("(role 1): SIGSEGV at 0x"), "{:?}", report.signals);
     assert_eq!(report.totals.tasks, 2);
+}
+
+/// A signal ends a process. Its other tasks stop waiting, make no more calls, and may panic without failing the run.
+#[test]
+fn tasks_of_a_process_that_dies_do_not_wait() {
+    let body: Body = |call| {
+        // Role 1 of the program touches unmapped memory.
+        call(Call::Spawn(1)).unwrap();
+        assert_eq!(call(Call::Barrier(1, 2)), Ok(0));
+        assert_eq!(call(Call::Yield()), Ok(1));
+        assert_eq!(call(Call::Mmap(Map::anonymous(4096))), Err(Errno::NoMem));
+        assert_eq!(call(Call::Tell(Tell::Panic, Text::Said("its calls fail"))), Ok(0));
+    };
+    let report = run_body(body);
+    assert!(report.signals[0].contains("(role 1): SIGSEGV at 0x"), "{:?}", report.signals);
+    assert_eq!((report.signals.len(), report.totals.tasks), (1, 2));
+}
+
+#[test]
+fn a_panic_of_a_task_that_lives_fails_the_run() {
+    let body: Body = |call| {
+        call(Call::Tell(Tell::Panic, Text::Said("a page is lost"))).unwrap();
+    };
+    let setup = Setup::new("sequential:1048576");
+    let report = run(&Setup { body: Some(body), may_panic: true, check: false, ..setup });
+    assert_eq!(report.panics, ["a page is lost"]);
+}
+
+/// The kernel kills the process that has the most memory, which notices that when it makes a call.
+#[test]
+fn a_process_that_was_chosen_notices() {
+    const MOST: u64 = 9 << 20;
+    const ROUNDS: usize = 100_000;
+    let large: Body = |call| {
+        call(Call::Fork(1)).unwrap();
+        call(Call::Mmap(Map { populate: true, ..Map::anonymous(MOST) })).unwrap();
+        call(Call::Barrier(1, 2)).unwrap();
+        assert!((0..ROUNDS).any(|_| call(Call::Yield()) == Ok(1)));
+    };
+    let small: Body = |call| {
+        call(Call::Barrier(1, 2)).unwrap();
+        call(Call::Mmap(Map { populate: true, ..Map::anonymous(MOST / 2) })).unwrap();
+        call(Call::Mmap(Map { populate: true, ..Map::anonymous(MOST / 4) })).unwrap();
+    };
+    let setup = Setup::new("sequential:1048576");
+    let report = run(&Setup { body: Some(large), other: Some(small), swap: 0, check: false, ..setup });
+    assert_eq!(report.signals.len(), 1, "{:?}", report.signals);
+    assert!(report.signals[0].ends_with("SIGKILL: out of memory"), "{:?}", report.signals);
+}
+
+/// A group that the program creates has a number for a name, below the path of its parent.
+#[test]
+fn groups_that_a_program_creates_are_called_by_their_numbers() {
+    let body: Body = |call| {
+        let create = |parent| call(Call::GroupCreate(Group(parent), GroupLimits::default()));
+        assert_eq!((create(Group::ROOT.0), create(1), create(3)), (Ok(2), Ok(3), Ok(4)));
+    };
+    let groups = vec!["web:processes=0".parse().unwrap()];
+    let report = run(&Setup { body: Some(body), groups, check: false, ..Setup::new("sequential:1048576") });
+    let names: Vec<&str> = report.groups.iter().map(|group| group.name.as_str()).collect();
+    assert_eq!(names, ["web", "2", "web/3", "web/3/4"]);
 }
 
 #[test]

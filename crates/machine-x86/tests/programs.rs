@@ -93,6 +93,9 @@ fn programs_begin_in_control_groups() {
     });
     let [web, all, child] = [&one.groups[0], &forked.groups[0], &forked.groups[1]];
     assert_eq!([web, all, child].map(|group| group.name.as_str()), ["web", "all", "all/child"]);
+    let has = |of: &[(&str, u64)], name| of.iter().any(|&(known, _)| known == name);
+    assert!(has(&web.events, "max") && has(&web.stat, "pgfault"), "{web:?}");
+    assert!(!has(&web.events, "pgfault") && !has(&web.stat, "max"), "{web:?}");
     let value = |group: &GroupOutcome, name| group.value(name).unwrap();
     for (group, max) in [(web, 2 << 20), (child, 1 << 20)] {
         assert!(value(group, "memory.peak") <= max && value(group, "memory.peak") > max / 2, "{group:?}");

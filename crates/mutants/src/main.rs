@@ -30,9 +30,28 @@ use suite::{Outcome, Suite};
 
 /// The configuration of the memory manager that is tested.
 const FEATURES: &str = "one-thread";
-/// The memory manager's own tests; those of the upper half of the kernel; those of the simulated machine; runs on it of
-/// which a test compares what they count; and the random program.
-const SUITES: [&str; 5] = ["mm", "kernel", "machine-sim", "counts", "chaos"];
+/// The memory manager's own tests; those of the upper half of the kernel, and those that run it as the booted machine
+/// does, but on threads of the host; those of the simulated machine; runs on it of which a test compares what they
+/// count; and the random program.
+const SUITES: [&str; 7] = ["mm", "kernel", "calls", "programs", "machine-sim", "counts", "chaos"];
+/// The suites that are a crate's tests: its folder, and what cargo needs to know to build them.
+const TESTS: [(&str, &[&str]); 5] = [
+    ("mm", &["-p", "pagefold-mm", "--lib", "--features", FEATURES]),
+    ("kernel", &["-p", "pagefold-kernel", "--lib"]),
+    ("machine-x86", &["--manifest-path", "crates/machine-x86/Cargo.toml", "--test", "calls"]),
+    ("machine-x86", &["--manifest-path", "crates/machine-x86/Cargo.toml", "--test", "programs"]),
+    ("machine-sim", &["-p", "pagefold-sim", "--test", "all"]),
+];
+
+/// Whether a suite can reach mutants of a room: the memory manager's own tests reach no kernel, and the kernel's judge
+/// it alone.
+fn judges_room(suite: &str, room: &str) -> bool {
+    match suite {
+        "mm" => room != "kernel",
+        "kernel" | "calls" | "programs" => room == "kernel",
+        _ => true,
+    }
+}
 
 /// Change the memory manager one line at a time, and see which tests notice.
 #[derive(Parser)]
@@ -116,7 +135,8 @@ fn main() -> Result<()> {
             let room = room(mutant).filter(|_| options.by_room);
             (!mutant.listed, room, number.wrapping_mul(0x9e37_79b1))
         });
-        run(&workspace, &order, &mut results, &options)?;
+        let judges = judges(&workspace, &rooms, &options)?;
+        run(&judges, &order, &mut results, &options)?;
     }
     let compiled: Vec<&Mutant> =
         (1..).zip(&mutants).filter(|(n, _)| !uncompilable.contains(n)).map(|(_, m)| m).collect();
@@ -178,24 +198,21 @@ impl Judge {
     /// Whether it still has to judge a mutant.
     fn is_open(&self, mutant: &Mutant, results: &Results, again: bool) -> bool {
         let outcome = results.of(self.name, mutant);
-        let has_survived = matches!(results.of(SUITES[0], mutant), Some(Outcome::Survived(..)));
-        !results.is_caught(mutant) && if again { has_survived } else { outcome.is_none() }
+        let is_wanted = judges_room(self.name, mutant.room()) && !results.is_caught(mutant);
+        is_wanted && if again { results.has_survived(mutant) } else { outcome.is_none() }
     }
 }
 
-fn judges(workspace: &Workspace, options: &Options) -> Result<Vec<Judge>> {
-    let tests = |name, args: &[&str], budget| -> Result<Judge> {
-        let directory = workspace.tree().join("crates").join(name);
+fn judges(workspace: &Workspace, rooms: &[String], options: &Options) -> Result<Vec<Judge>> {
+    let mut judges = Vec::new();
+    for (name, (folder, args)) in SUITES.into_iter().zip(TESTS) {
+        let budget = if name == "machine-sim" { options.simulated } else { Some(options.budget) };
+        let Some(budget) = budget.filter(|_| rooms.iter().any(|room| judges_room(name, room))) else {
+            continue;
+        };
+        let directory = workspace.tree().join("crates").join(folder);
         let suite = Suite::of_tests(workspace.build_tests(args)?, directory, &workspace.work, (name, 300.0))?;
-        Ok(Judge { name, suite, budget })
-    };
-    let mut judges =
-        vec![tests(SUITES[0], &["-p", "pagefold-mm", "--lib", "--features", FEATURES], options.budget)?];
-    if options.rooms.iter().flatten().any(|room| room == SUITES[1]) {
-        judges.push(tests(SUITES[1], &["-p", "pagefold-kernel", "--lib"], options.budget)?);
-    }
-    if let Some(budget) = options.simulated {
-        judges.push(tests(SUITES[2], &["-p", "pagefold-sim", "--test", "all"], budget)?);
+        judges.push(Judge { name, suite, budget });
     }
     let runs = options.counts.is_some() || options.chaos.is_some();
     let command = runs.then(|| workspace.build_command()).transpose()?;
@@ -207,22 +224,16 @@ fn judges(workspace: &Workspace, options: &Options) -> Result<Vec<Judge>> {
         Ok(())
     };
     if let Some(budget) = options.counts {
-        add(SUITES[3], budget, counts::cases(&workspace.root)?)?;
+        add("counts", budget, counts::cases(&workspace.root)?)?;
     }
     if let Some(budget) = options.chaos {
-        add(SUITES[4], budget, workspace.cases()?)?;
+        add("chaos", budget, workspace.cases()?)?;
     }
     Ok(judges)
 }
 
 /// Run mutants against each judge until one catches them.
-fn run(
-    workspace: &Workspace,
-    order: &[(u32, &Mutant)],
-    results: &mut Results,
-    options: &Options,
-) -> Result<()> {
-    let judges = judges(workspace, options)?;
+fn run(judges: &[Judge], order: &[(u32, &Mutant)], results: &mut Results, options: &Options) -> Result<()> {
     let is_open =
         |judge: &Judge, mutant: &Mutant, results: &Results| judge.is_open(mutant, results, options.again);
     let todo: Vec<_> = order
@@ -234,7 +245,7 @@ fn run(
         loop {
             let at = next.fetch_add(1, Relaxed);
             let Some((number, mutant)) = todo.get(at) else { return Ok(()) };
-            for judge in &judges {
+            for judge in judges {
                 if !is_open(judge, mutant, &results.lock().expect("no thread panics with it")) {
                     continue;
                 }

@@ -46,6 +46,11 @@ impl Results {
         crate::SUITES.iter().any(|suite| self.of(suite, mutant).is_some_and(is_caught))
     }
 
+    /// Whether a suite has judged it, and none catches it.
+    pub fn has_survived(&self, mutant: &Mutant) -> bool {
+        !self.is_caught(mutant) && crate::SUITES.iter().any(|suite| self.of(suite, mutant).is_some())
+    }
+
     /// Append an outcome to the file.
     pub fn add(&mut self, suite: &str, mutant: &Mutant, outcome: Outcome) -> Result<()> {
         let place = format!("{}:{}", mutant.file, mutant.line);
@@ -58,44 +63,42 @@ impl Results {
 
     /// A table by room, followed by the survivors.
     pub fn show(&self, compiled: &[&Mutant], uncompilable: usize) -> String {
-        let mut rooms: BTreeMap<&str, [usize; 11]> = BTreeMap::new();
+        let mut rooms: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
         let mut survivors = String::new();
         for mutant in compiled {
             let outcomes = crate::SUITES.map(|suite| self.of(suite, mutant));
-            let survived = |outcome: Option<&Outcome>| matches!(outcome, Some(Outcome::Survived(..)));
-            let caught = outcomes.map(|outcome| outcome.is_some_and(is_caught));
             let unreached =
                 outcomes.iter().flatten().all(|outcome| matches!(outcome, Outcome::Survived(0, 0)));
-            let open = !caught.contains(&true) && survived(outcomes[0]);
+            let open = self.has_survived(mutant);
             let hung = outcomes.contains(&Some(&Outcome::Hung));
-            let not_run = outcomes[0].is_none();
-            let [mm, kernel, simulated, counts, chaos] = caught;
-            let nowhere = open && unreached;
-            let columns =
-                [true, mutant.listed, mm, kernel, simulated, counts, chaos, hung, open, nowhere, not_run];
+            let not_run = outcomes.iter().all(Option::is_none);
+            let mut columns = vec![true, mutant.listed];
+            columns.extend(outcomes.map(|outcome| outcome.is_some_and(is_caught)));
+            columns.extend([hung, open, open && unreached, not_run]);
             for room in [mutant.room(), "~ all"] {
-                let counts = rooms.entry(room).or_default();
-                (0..columns.len()).for_each(|i| counts[i] += usize::from(columns[i]));
+                let counts = rooms.entry(room).or_insert_with(|| vec![0; columns.len()]);
+                counts.iter_mut().zip(&columns).for_each(|(count, &is)| *count += usize::from(is));
             }
             if open {
-                // The kernel's tests judge the kernel alone.
-                let not_asked = |suite: &str| suite == "kernel" && mutant.room() != suite;
-                let by_all = outcomes
-                    .iter()
-                    .zip(crate::SUITES)
-                    .all(|(&outcome, suite)| survived(outcome) || not_asked(suite));
+                let is_judged = |suite: &str, outcome: Option<&Outcome>| {
+                    outcome.is_some() || !crate::judges_room(suite, mutant.room())
+                };
+                let by_all = crate::SUITES.into_iter().zip(outcomes).all(|(suite, of)| is_judged(suite, of));
                 let tried = if by_all { "" } else { " (not tried by all)" };
                 let reach = if unreached { " (not reached)" } else { "" };
                 let line = format!("line {}, {}{reach}{tried}\n", mutant.line, mutant.key);
                 survivors.push_str(&line);
             }
         }
-        let mut table = String::from(
-            "| room | mutants | listed | caught by tests of mm | by those of the kernel | by those of the simulated machine | by counts | by the random program | of all these hung | left | of these not reached | not run |\n",
+        let caught = crate::SUITES.map(|suite| format!("caught by {suite}")).join(" | ");
+        let mut table = format!(
+            "| room | mutants | listed | {caught} | of all these hung | left | of these not reached | not run |\n"
         );
-        table.push_str("|---|---|---|---|---|---|---|---|---|---|---|---|\n");
+        table.push_str(&"|---".repeat(1 + 2 + crate::SUITES.len() + 4));
+        table.push_str("|\n");
         for (room, counts) in rooms {
-            let counts = counts.map(|count| count.to_string()).join(" | ");
+            let counts: Vec<String> = counts.iter().map(usize::to_string).collect();
+            let counts = counts.join(" | ");
             table.push_str(&format!("| {} | {counts} |\n", room.trim_start_matches("~ ")));
         }
         format!("{table}\n{uncompilable} do not compile.\n\n{survivors}")

@@ -56,8 +56,12 @@ pub struct Setup {
     pub ignore_flushes: bool,
     /// Whether memory is checked.
     pub check: bool,
-    /// Run by the first task instead of the program, with a function that makes calls.
+    /// Run by tasks of role 0 instead of the program, with a function that makes calls.
     pub body: Option<Body>,
+    /// The same for tasks of role 1.
+    pub other: Option<Body>,
+    /// Whether tasks may panic. Otherwise that fails the run.
+    pub may_panic: bool,
     /// Run each time that a read has copied something.
     pub during_reads: Option<fn(&Mm<Hosted>)>,
 }
@@ -82,6 +86,8 @@ impl Setup {
             ignore_flushes: false,
             check: true,
             body: None,
+            other: None,
+            may_panic: false,
             during_reads: None,
         }
     }
@@ -100,6 +106,8 @@ pub struct Report {
     pub stats: BTreeMap<&'static str, i64>,
     /// The counters of the control groups.
     pub groups: Vec<GroupOutcome>,
+    /// The messages of tasks that have panicked.
+    pub panics: Vec<String>,
 }
 
 pub struct Hosted {
@@ -120,6 +128,7 @@ pub struct Hosted {
     launch: OnceLock<LaunchInfo>,
     violations: Mutex<Vec<String>>,
     notes: Mutex<Vec<String>>,
+    panics: Mutex<Vec<String>>,
 }
 
 impl Hosted {
@@ -143,6 +152,7 @@ impl Hosted {
             launch: OnceLock::new(),
             violations: Mutex::default(),
             notes: Mutex::default(),
+            panics: Mutex::default(),
         }
     }
 
@@ -276,6 +286,7 @@ pub fn run(setup: &Setup) -> Report {
         notes: host.notes.lock().unwrap().clone(),
         stats: stats.collect(),
         groups: kernel.group_outcomes(),
+        panics: host.panics.lock().unwrap().clone(),
     }
 }
 
@@ -397,7 +408,12 @@ impl Host for Hosted {
         self.spawn(cpu as u16, Some(task.space()), move |host| {
             let start = task.start();
             let ring = HostedRing { host, task: &task };
-            match host.setup.body.filter(|_| start.role == 0) {
+            let body = match start.role {
+                0 => host.setup.body,
+                1 => host.setup.other,
+                _ => None,
+            };
+            match body {
                 Some(body) => ring.run_body(body),
                 None => host.launch.get().expect("the launch information must be set").run_task(&ring, start),
             }
@@ -493,7 +509,9 @@ impl HostedRing<'_> {
             call::decode_answer(self.call(number, args))
         };
         body(&call);
-        let _ = call(Call::Exit(Exit::default()));
+        if !self.task.has_ended() {
+            let _ = call(Call::Exit(Exit::default()));
+        }
     }
 
     /// The word that an access reaches, after any number of faults.
@@ -523,7 +541,12 @@ impl Ring for HostedRing<'_> {
                 answer
             }
             After::Ended => [0, 0],
-            After::Panicked(text) => panic!("{text}"),
+            After::Panicked(text) => {
+                assert!(self.host.setup.may_panic, "{text}");
+                self.host.panics.lock().unwrap().push(text);
+                self.host.kernel().exit(self.task, &Exit::default());
+                [0, 0]
+            }
         }
     }
 
