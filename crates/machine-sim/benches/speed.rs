@@ -3,7 +3,8 @@
 //! `cargo bench -p pagefold-sim --bench speed [-- PART_OF_A_ROW'S_NAME...]`
 
 use mm::knobs::Knob;
-use pagefold_sim::{MachineSpec, RunConfig, run};
+use pagefold_sim::{MachineSpec, Outcome, RunConfig, run};
+use program::chaos::Chaos;
 use program::{Access, AccessKind, Map, Os, Program, Role, Signal, builtin};
 
 /// Accesses of count 1 to `pages` resident pages, in order or at random.
@@ -55,7 +56,7 @@ struct Row<'a> {
 }
 
 /// Run the program and print its row, unless the command line asks for others.
-fn time<P: Program>(row: Row<'_>, config: &RunConfig, program: &P, count: impl Fn(u64) -> u64) {
+fn time<P: Program>(row: Row<'_>, config: &RunConfig, program: &P, count: impl Fn(&Outcome) -> u64) {
     let Row { label, unit, goal } = row;
     let mut wanted = std::env::args().skip(1).filter(|arg| !arg.starts_with('-')).peekable();
     if wanted.peek().is_some() && !wanted.any(|part| label.contains(&part)) {
@@ -65,7 +66,7 @@ fn time<P: Program>(row: Row<'_>, config: &RunConfig, program: &P, count: impl F
     match run(config, program) {
         Ok(outcome) => {
             let seconds = cpu_seconds() - start;
-            let millions = count(outcome.accesses) as f64 / seconds / 1e6;
+            let millions = count(&outcome) as f64 / seconds / 1e6;
             let goal = goal.map_or(String::new(), |goal| format!(", goal {goal:.1} M"));
             println!("{label:<44} {millions:>8.2} M {unit}/s{goal}   ({seconds:.2} s of CPU time)");
         }
@@ -76,18 +77,20 @@ fn time<P: Program>(row: Row<'_>, config: &RunConfig, program: &P, count: impl F
 fn main() {
     let config = RunConfig::new(MachineSpec::preset("laptop").expect("a preset"));
     let row = |label, unit, goal| Row { label, unit, goal };
+    let accesses = |outcome: &Outcome| outcome.accesses;
+    let pages = |outcome: &Outcome| outcome.accesses / 512;
     let hits = Touch { pages: 32, random: false, times: 500_000_000 };
-    time(row("TLB hits, 32 pages", "accesses", None), &config, &hits, |n| n);
+    time(row("TLB hits, 32 pages", "accesses", None), &config, &hits, accesses);
     let misses = Touch { pages: 65_536, random: true, times: 50_000_000 };
-    time(row("random over 256 MiB, resident", "accesses", None), &config, &misses, |n| n);
+    time(row("random over 256 MiB, resident", "accesses", None), &config, &misses, accesses);
     let wide = Touch { pages: 524_288, random: true, times: 20_000_000 };
-    time(row("random over 2 GiB, resident", "accesses", None), &config, &wide, |n| n);
+    time(row("random over 2 GiB, resident", "accesses", None), &config, &wide, accesses);
     let fresh = Touch { pages: 1_500_000, random: false, times: 1 };
-    time(row("faults on fresh memory", "faults", Some(3.0)), &config, &fresh, |n| n);
+    time(row("faults on fresh memory", "faults", Some(3.0)), &config, &fresh, accesses);
     let short = RunConfig { memory: Some(256 << 20), ..config.clone() };
     let stream = builtin::from_name("stream", 2 << 30).expect("a program");
     let label = "mapped file of 2 GiB in 256 MiB, two passes";
-    time(row(label, "pages", Some(2.0)), &short, &stream, |n| n / 512);
+    time(row(label, "pages", Some(2.0)), &short, &stream, pages);
     // What it costs this computer that CPUs wait for each other (docs/machines.md).
     let tasks = builtin::from_name("stream", 1 << 30).expect("a program").with_threads(4);
     for (label, contention) in
@@ -95,9 +98,13 @@ fn main() {
     {
         let knobs = vec![(Knob::TimeContention, contention)];
         let config = RunConfig { memory: Some(512 << 20), knobs, ..config.clone() };
-        time(row(label, "pages", None), &config, &tasks, |n| n / 512);
+        time(row(label, "pages", None), &config, &tasks, pages);
     }
     let anonymous = builtin::from_name("sequential", 1 << 30).expect("a program");
     let label = "anonymous 1 GiB in 256 MiB, two passes";
-    time(row(label, "pages", Some(2.0)), &short, &anonymous, |n| n / 512);
+    time(row(label, "pages", Some(2.0)), &short, &anonymous, pages);
+    // What the oracle checks: loads, and what system calls read.
+    let checked = RunConfig { memory: Some(38 << 20), verify: true, ..config.clone() };
+    let chaos = Chaos::from_footprint(64 << 20, Some(20_000));
+    time(row("random program, checked", "accesses", Some(1.0)), &checked, &chaos, |run| run.oracle.checked);
 }
