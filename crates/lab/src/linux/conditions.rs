@@ -15,6 +15,7 @@ pub struct Setting {
     pub may_lack: bool,
 }
 
+const LRU_GEN: &str = "/sys/kernel/mm/lru_gen";
 const THP: &str = "/sys/kernel/mm/transparent_hugepage";
 const ZSWAP: &str = "/sys/module/zswap/parameters";
 
@@ -30,27 +31,16 @@ pub fn value(knobs: &[(Knob, u64)], knob: Knob) -> u64 {
 /// The profile asks for something that Linux has not.
 pub fn settings(knobs: &[(Knob, u64)], pages: u64) -> Result<Vec<Setting>> {
     let mut settings = vec![Setting {
-        file: "/sys/kernel/mm/lru_gen/enabled".into(),
+        file: format!("{LRU_GEN}/enabled"),
         value: generations(knobs)?.to_string(),
         may_lack: false,
     }];
     let zswap = value(knobs, Knob::ZswapEnabled) != 0;
     for knob in Knob::ALL.iter().copied() {
         let value = value(knobs, knob);
-        let mut add = |file: String, value: String| {
-            settings.push(Setting { file, value, may_lack: value_is_default(knobs, knob) });
-        };
         match knob {
-            // They come last.
-            Knob::MinFreeKbytes | Knob::ZswapEnabled => {}
-            Knob::ReadAheadKb => {
-                add("/sys/block/vda/queue/read_ahead_kb".into(), value.to_string());
-            }
-            Knob::FaultAroundBytes => add("/sys/kernel/debug/fault_around_bytes".into(), value.to_string()),
-            Knob::TlbSinglePageFlushCeiling => {
-                add("/sys/kernel/debug/x86/tlb_single_page_flush_ceiling".into(), value.to_string());
-            }
-            Knob::LruGenMinTtlMs => add("/sys/kernel/mm/lru_gen/min_ttl_ms".into(), value.to_string()),
+            // The first is there, and the last are to come.
+            Knob::ReclaimPolicy | Knob::LruGenEnabled | Knob::MinFreeKbytes | Knob::ZswapEnabled => {}
             Knob::FileMaxOrder | Knob::ThpFilePmd | Knob::ShmemMaxOrder if value != 0 => {
                 return Err(Error::Input(format!(
                     "{}={value}: Linux has no such setting (ext4 has large folios since 6.16, and then so has the simulated machine)",
@@ -67,18 +57,15 @@ pub fn settings(knobs: &[(Knob, u64)], pages: u64) -> Result<Vec<Setting>> {
                 return Err(Error::Input(format!(
                     "{}={}: Linux promotes by hint faults only",
                     knob.info().name,
-                    knob.info()
-                        .words
-                        .get(value as usize)
-                        .map_or(value.to_string(), |word| (*word).to_owned())
+                    word(knob, value)
                 )));
             }
+            // Linux begins with this value, too.
+            Knob::ThpDefrag if value_is_default(knobs, knob) => {}
             _ if knob.info().name.starts_with("zswap.") && !zswap => {}
-            // The ratio is a list of one for each zone; and to compact is something that is done, not a state.
-            Knob::LowmemReserveRatio | Knob::CompactMemory => {}
             _ => {
-                if let Some((file, value)) = by_name(knob, value) {
-                    add(file, value);
+                if let Some((file, value)) = place(knob, value, "vda") {
+                    settings.push(Setting { file, value, may_lack: value_is_default(knobs, knob) });
                 }
             }
         }
@@ -101,33 +88,48 @@ pub fn min_free(knobs: &[(Knob, u64)], pages: u64) -> u64 {
     }
 }
 
-/// Settings whose names say where they are; those of Pagefold's own flush policies have no counterpart.
-fn by_name(knob: Knob, value: u64) -> Option<(String, String)> {
+/// The file in which Linux keeps a knob, and what is written there for a value; `disk` is a name in /sys/block. `None`:
+/// Linux does not have the knob, or not as one value that can be changed while it runs.
+pub fn place(knob: Knob, value: u64, disk: &str) -> Option<(String, String)> {
+    let file = match knob {
+        Knob::LruGenEnabled => format!("{LRU_GEN}/enabled"),
+        Knob::ReclaimPolicy => {
+            let parts = generations(&[(knob, value)]).ok()?;
+            return Some((format!("{LRU_GEN}/enabled"), parts.to_string()));
+        }
+        Knob::LruGenMinTtlMs => format!("{LRU_GEN}/min_ttl_ms"),
+        Knob::ReadAheadKb => format!("/sys/block/{disk}/queue/read_ahead_kb"),
+        Knob::FaultAroundBytes => "/sys/kernel/debug/fault_around_bytes".to_owned(),
+        Knob::TlbSinglePageFlushCeiling => "/sys/kernel/debug/x86/tlb_single_page_flush_ceiling".to_owned(),
+        Knob::ThpDefrag => format!("{THP}/defrag"),
+        // The ratio is a list of one for each zone; and to compact is something that is done, not a state.
+        Knob::LowmemReserveRatio | Knob::CompactMemory => return None,
+        _ => by_name(knob.info().name)?,
+    };
+    Some((file, word(knob, value)))
+}
+
+/// The files of settings whose names say where they are; those of Pagefold's own flush policies have no counterpart.
+fn by_name(name: &str) -> Option<String> {
+    const FOLDERS: [(&str, &str); 7] = [
+        ("vm.", "/proc/sys/vm"),
+        ("kernel.", "/proc/sys/kernel"),
+        ("swap.", "/sys/kernel/mm/swap"),
+        ("numa_balancing.", "/sys/kernel/debug/sched/numa_balancing"),
+        ("numa.", "/sys/kernel/mm/numa"),
+        ("khugepaged.", "/sys/kernel/mm/transparent_hugepage/khugepaged"),
+        ("zswap.", ZSWAP),
+    ];
+    let in_folder = |(prefix, folder): (&str, &str)| Some(format!("{folder}/{}", name.strip_prefix(prefix)?));
+    let size = || name.strip_suffix(".enabled").filter(|name| name.starts_with("hugepages-"));
+    FOLDERS.into_iter().find_map(in_folder).or_else(|| Some(format!("{THP}/{}/enabled", size()?)))
+}
+
+/// A value as it is written: a choice has words.
+pub fn word(knob: Knob, value: u64) -> String {
     let info = knob.info();
-    if let Some(name) = info.name.strip_prefix("vm.") {
-        return Some((format!("/proc/sys/vm/{name}"), value.to_string()));
-    }
-    if let Some(name) = info.name.strip_prefix("kernel.") {
-        return Some((format!("/proc/sys/kernel/{name}"), value.to_string()));
-    }
-    if let Some(name) = info.name.strip_prefix("swap.") {
-        return Some((format!("/sys/kernel/mm/swap/{name}"), value.to_string()));
-    }
-    if let Some(name) = info.name.strip_prefix("numa_balancing.") {
-        return Some((format!("/sys/kernel/debug/sched/numa_balancing/{name}"), value.to_string()));
-    }
-    if let Some(name) = info.name.strip_prefix("numa.") {
-        return Some((format!("/sys/kernel/mm/numa/{name}"), value.to_string()));
-    }
-    if let Some(name) = info.name.strip_prefix("khugepaged.") {
-        return Some((format!("{THP}/khugepaged/{name}"), value.to_string()));
-    }
-    if let Some(name) = info.name.strip_prefix("zswap.") {
-        let word = info.words.get(value as usize).map(|word| (*word).to_owned());
-        return Some((format!("{ZSWAP}/{name}"), word.unwrap_or_else(|| value.to_string())));
-    }
-    let size = info.name.strip_suffix(".enabled").filter(|name| name.starts_with("hugepages-"))?;
-    Some((format!("{THP}/{size}/enabled"), (*info.words.get(value as usize)?).to_owned()))
+    let word = value.checked_sub(info.min).and_then(|at| info.words.get(at as usize));
+    word.map_or_else(|| value.to_string(), |word| (*word).to_owned())
 }
 
 /// A kernel may lack a file whose knob is not set.
@@ -136,7 +138,10 @@ fn value_is_default(knobs: &[(Knob, u64)], knob: Knob) -> bool {
 }
 
 /// `lru_gen/enabled` for a profile.
-fn generations(knobs: &[(Knob, u64)]) -> Result<u64> {
+///
+/// # Errors
+/// The profile has a replacement policy that Linux has not.
+pub fn generations(knobs: &[(Knob, u64)]) -> Result<u64> {
     const PARTS: u64 = 6;
     // Whichever of the two was set last decides, as in the memory manager.
     let mut on = false;
@@ -182,6 +187,8 @@ mod tests {
         assert_eq!(written(&[], "sched/numa_balancing/hot_threshold_ms").as_deref(), Some("1000"));
         assert_eq!(written(&[(Knob::DemotionEnabled, 1)], "numa/demotion_enabled").as_deref(), Some("1"));
         assert_eq!(written(&[], "unmap"), None);
+        assert_eq!(written(&[], "transparent_hugepage/defrag"), None);
+        assert_eq!(written(&[(Knob::ThpDefrag, 1)], "transparent_hugepage/defrag").as_deref(), Some("defer"));
         let error = settings(&[(Knob::TierPolicy, 2)], 16384).unwrap_err();
         assert!(error.to_string().contains("tier.policy=sampled") && error.exit_code() == 2, "{error}");
     }
@@ -197,6 +204,22 @@ mod tests {
             .collect();
         assert_eq!((zswap[0], zswap.last()), (("/compressor", "zstd"), Some(&("/enabled", "1"))));
         assert!(zswap.contains(&("/max_pool_percent", "20")), "{zswap:?}");
+    }
+
+    #[test]
+    fn knobs_of_linux_have_a_place_and_others_have_none() {
+        let of = |name: &str, value| place(Knob::from_name(name).unwrap(), value, "sda");
+        let at = |file: &str, value: &str| Some((file.to_owned(), value.to_owned()));
+        assert_eq!(of("vm.page-cluster", 0), at("/proc/sys/vm/page-cluster", "0"));
+        assert_eq!(of("queue.read_ahead_kb", 64), at("/sys/block/sda/queue/read_ahead_kb", "64"));
+        assert_eq!(of("reclaim.policy", 1), at("/sys/kernel/mm/lru_gen/enabled", "7"));
+        assert_eq!(of("reclaim.policy", 0), at("/sys/kernel/mm/lru_gen/enabled", "0"));
+        assert_eq!(of("zswap.compressor", 2), at("/sys/module/zswap/parameters/compressor", "zstd"));
+        for (ours, value) in
+            [("tlb.unmap", 3), ("reclaim.policy", 5), ("lru.batch", 15), ("vm.compact_memory", 1)]
+        {
+            assert_eq!(of(ours, value), None, "{ours}");
+        }
     }
 
     #[test]
