@@ -2,7 +2,7 @@
 
 use super::plan::{Sweep, What};
 use crate::cell::Cell;
-use crate::engine::{Machine, Program, RunConfig, SwapSpec};
+use crate::engine::{GroupSpec, Machine, Program, RunConfig, SwapSpec};
 use crate::error::{Error, Result};
 use crate::profile::{Profile, parse_setting};
 use crate::size::Memory;
@@ -46,6 +46,9 @@ impl Catalog {
         let settings = what.set.iter().map(|text| parse_setting(text)).collect::<Result<Vec<_>>>()?;
         let swap = what.swap.iter().map(|text| text.parse()).collect::<Result<Vec<SwapSpec>, _>>();
         let swap = swap.map_err(|why| Error::Input(format!("swap: {why}")))?;
+        let groups = what.group.iter().map(|text| text.parse()).collect::<Result<Vec<GroupSpec>, _>>();
+        let groups = groups.map_err(|why| Error::Input(format!("group: {why}")))?;
+        machine.check_groups(&groups)?;
         let fragment = what.fragment.as_deref().map(str::parse).transpose().map_err(Error::Input)?;
         let profile = Profile::parse(&what.profile, &settings)?;
         let mut cell = Cell::new((&what.program, program), (&what.machine, machine), profile);
@@ -54,6 +57,7 @@ impl Catalog {
             fragment,
             contents: !swap.is_empty(),
             swap,
+            groups,
             verify: what.verify,
             ..cell.config
         };

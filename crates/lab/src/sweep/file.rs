@@ -238,6 +238,7 @@ impl Fill<'_> {
                 .iter()
                 .flat_map(|areas| areas.split_whitespace().map(str::to_owned))
                 .collect(),
+            group: template.group.iter().map(|text| fill(text)).collect::<Result<_, _>>()?,
             fragment: template.fragment.as_deref().map(&mut fill).transpose()?,
             verify: template.verify,
         })
@@ -318,6 +319,8 @@ mod tests {
             sweep.whats.iter().map(|what| &what.program[..]).collect::<Vec<_>>(),
             ["zipf:1:1", "zipf:2:2"]
         );
+        let grouped = format!("{RUN}group = [\"web:memory.max={{size}}\"]\n{axes}");
+        assert_eq!(Sweep::parse(&grouped).unwrap().whats[1].group, ["web:memory.max=2"]);
         let round = Sweep::parse(&format!("{RUN}{}", axes.replace("[1, 2]", "\"{threads}\"")));
         assert!(round.unwrap_err().contains("values of its own"));
     }

@@ -24,6 +24,9 @@ pub struct What {
     /// Swap areas instead of the machine's own; if there are any, it is known what pages hold.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub swap: Vec<String>,
+    /// Control groups that the run begins with, their limits in bytes.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub group: Vec<String>,
     /// The state of memory at the start.
     pub fragment: Option<String>,
     /// Whether the oracle checks the run.
