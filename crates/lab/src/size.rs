@@ -26,6 +26,15 @@ pub fn parse_bytes(text: &str) -> Result<u64, String> {
     if shift == 0 || bytes > (1u64 << 53) as f64 { Err(bad()) } else { Ok(bytes as u64) }
 }
 
+/// A limit of a group: bytes, a share or `max`; 0 is a limit.
+pub fn parse_limit(text: &str) -> Result<Memory, String> {
+    match text {
+        "max" => Ok(Memory::Bytes(u64::MAX)),
+        share if share.ends_with('%') => share.parse(),
+        bytes => parse_bytes(bytes).map(Memory::Bytes),
+    }
+}
+
 /// The memory of a machine.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Memory {

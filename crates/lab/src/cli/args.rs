@@ -19,6 +19,7 @@ use super::swap::SwapArgs;
 use super::sweep::SweepArgs;
 use super::tracing::{InfoArgs, RecordArgs};
 use super::truth::TruthArgs;
+use super::tune::TuneArgs;
 use clap::{Parser, Subcommand};
 
 /// See what a memory manager does to your program, on a machine that you describe.
@@ -127,6 +128,17 @@ Examples:
   pagefold swap traces/redis.pft --memory 60%
   pagefold swap zipf:256M --memory 80% --swappiness 0,60,100,180 --algorithm zstd --json")]
     Swap(SwapArgs),
+    /// Search the values of knobs that suit a program, judge them with seeds that the search did not see, and print the
+    /// lines that apply them on Linux
+    #[command(after_help = "\
+The search (an optimiser of the crate tpe) has half of the seeds. On the other half, the best setting is compared with the base, each
+of its changes is left out, and what adds nothing is put back (docs/tune.md).
+
+Examples:
+  pagefold tune traces/sqlite.pft --memory 50%
+  pagefold tune mine.pft --memory 1G --knob vm.swappiness=0..200 --knob lru_gen.enabled=0,7 --budget 200 --out tuned
+  pagefold tune redis:64M --group web:memory.max=75% --knob web:memory.high=25%..75% --metric operation_time_p99")]
+    Tune(TuneArgs),
     /// Show the rate of a program with more and more CPUs, and at which locks they wait for each other
     #[command(after_help = "\
 Each task has memory of its own and a CPU; the programs are cases of will-it-scale, and others that take a number of tasks.

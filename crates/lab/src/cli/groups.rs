@@ -1,7 +1,7 @@
 //! The option for control groups.
 
 use crate::engine::{GroupSpec, PROCESSES};
-use crate::size::{Memory, parse_bytes};
+use crate::size::{Memory, parse_limit};
 use crate::suggest;
 
 /// A parsed group; shares are not resolved.
@@ -37,7 +37,7 @@ pub(super) fn parse_group(text: &str) -> Result<GroupArg, String> {
         if group.limits.iter().any(|&(before, _)| before == which) {
             return Err(format!("{key} is set twice"));
         }
-        group.limits.push((which, limit(value).map_err(|why| format!("{key}: {why}"))?));
+        group.limits.push((which, parse_limit(value).map_err(|why| format!("{key}: {why}"))?));
     }
     Ok(group)
 }
@@ -47,15 +47,6 @@ fn unknown(key: &str) -> String {
     let hint = suggest::nearest(key, known()).map(|near| format!("; did you mean '{near}'?"));
     let all = known().collect::<Vec<_>>().join(", ");
     format!("a group has no setting '{key}'{} (there are {all})", hint.unwrap_or_default())
-}
-
-/// Parse bytes, a share or `max`; 0 is a limit.
-fn limit(text: &str) -> Result<Memory, String> {
-    match text {
-        "max" => Ok(Memory::Bytes(u64::MAX)),
-        share if share.ends_with('%') => share.parse(),
-        bytes => parse_bytes(bytes).map(Memory::Bytes),
-    }
 }
 
 impl GroupArg {

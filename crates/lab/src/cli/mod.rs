@@ -27,6 +27,7 @@ mod swap;
 mod sweep;
 mod tracing;
 mod truth;
+mod tune;
 mod visit;
 
 use crate::error::{Error, Result};
@@ -54,6 +55,7 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> Result<()> {
         Command::Scale(args) => scale::scale(&args),
         Command::Swap(args) => swap::swap(&args),
         Command::Sweep(args) => sweep::sweep(&args),
+        Command::Tune(args) => tune::tune(&args),
         Command::Boot(args) => boot::boot(&args),
         Command::Linux(args) => linux::linux(&args),
         Command::Truth(args) => truth::truth(&args),

@@ -45,7 +45,8 @@ fn with_names(argument: Arg) -> Arg {
     };
     let names = match argument.get_id().as_str() {
         "profile" | "profiles" | "base" | "others" => all(list::profiles(), ""),
-        "settings" => all(list::knobs(), "="),
+        "settings" | "knobs" => all(list::knobs(), "="),
+        "metric" => all(list::metrics(), ""),
         "machine" => all(list::machines(), ""),
         "program" | "programs" => all(list::programs(), ""),
         "name" => all(list::reproductions(), ""),

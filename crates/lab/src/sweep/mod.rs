@@ -14,6 +14,8 @@
 //! parts     the parts of MGLRU, each left out and each added
 //! optimum   replacement policies against the fewest refaults
 //! swap      kinds of swap against each other
+//! tune      the best values of knobs
+//! worth     what a change is worth
 //! ```
 
 mod cells;
@@ -25,6 +27,8 @@ mod plan;
 mod result;
 mod store;
 pub mod swap;
+pub mod tune;
+mod worth;
 
 pub use cells::Catalog;
 pub use plan::{Point, Sweep, What};

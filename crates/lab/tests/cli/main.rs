@@ -11,6 +11,7 @@ mod recording;
 mod reproductions;
 mod swapping;
 mod sweeps;
+mod tuning;
 
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
