@@ -35,8 +35,13 @@ const MOST_VALUES: usize = 1000;
 pub enum Target {
     /// A knob.
     Knob(Knob),
-    /// A limit of a group: the group's index, and the limit's among [`GroupSpec::FILES`].
-    Limit { group: usize, which: usize },
+    /// A limit of a group, by indexes; that of the limit is among [`GroupSpec::FILES`].
+    Limit {
+        /// Of the groups that runs begin with.
+        group: usize,
+        /// Of a group's limits.
+        which: usize,
+    },
 }
 
 /// A knob or a limit that is searched.
@@ -70,7 +75,7 @@ impl Around<'_> {
     /// The usual axes.
     ///
     /// # Errors
-    /// The set-up of the base cannot be told.
+    /// None of theirs: their texts are good.
     pub fn usual(&self) -> Result<Vec<Axis>> {
         let free = min_free(&self.profile.knobs, self.memory / PAGE_SIZE);
         let most = Knob::MinFreeKbytes.info().max;

@@ -157,8 +157,8 @@ impl Judgement {
         }
         let parts = &judgement.parts;
         let idle: Vec<usize> = parts.iter().filter(|part| !part.stays()).map(|part| part.axis).collect();
-        // If no change adds anything to the others, they stand in for each other, and none can go.
-        if !judgement.wanted.is_empty() || idle.is_empty() || idle.len() == parts.len() {
+        // If no change adds anything to the others, each can replace another, and not all can go.
+        if !judgement.wanted.is_empty() || idle.is_empty() || judgement.none_adds() {
             return judgement;
         }
         let rest = space.without(&judgement.best.setting, &idle);
@@ -169,6 +169,11 @@ impl Judgement {
         judgement.rest_will_do = worth.wins() && !lost;
         judgement.rest = Some(Judged { setting: rest, worth });
         judgement
+    }
+
+    /// Whether no change adds anything to the others, so that all stay.
+    pub fn none_adds(&self) -> bool {
+        self.parts.len() > 1 && self.parts.iter().all(|part| !part.stays())
     }
 
     /// What is recommended, if anything wins and all is known.
@@ -251,13 +256,13 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn changes_that_stand_in_for_each_other_stay() {
+    fn changes_that_replace_each_other_stay() {
         let either =
             |setting: &Setting| if setting.0[0] == 2 || setting.0[1] == 0 { 90_000 } else { 100_000 };
         let best = Setting(vec![2, 0, 0, 0]);
         let (judgement, steps) = judged(&best, either);
         assert_eq!(steps, [1, 2]);
-        assert!(judgement.rest.is_none());
+        assert!(judgement.rest.is_none() && judgement.none_adds());
         assert_eq!(judgement.recommended().unwrap().setting, best);
         // Beside a third change that does add something, the rest without both is tried, and is not good enough.
         let (judgement, steps) = judged(&Setting(vec![2, 0, 1, 0]), |setting| {

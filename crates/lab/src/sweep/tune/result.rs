@@ -24,6 +24,7 @@ pub struct Tried {
     /// Why one did not.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub failed: Option<String>,
+    /// Its values.
     #[serde(skip)]
     pub setting: Setting,
 }
@@ -131,13 +132,19 @@ pub struct Tuning {
     judged: bool,
 }
 
-/// What the command line says of the conditions.
+/// Under what it was found; see the fields of [`Tuning`] with these names.
 pub struct Conditions {
+    /// The metric.
     pub metric: String,
+    /// Bytes.
     pub memory: Option<u64>,
+    /// Seeds of the search.
     pub search_seeds: Seeds,
+    /// The others.
     pub unseen_seeds: Seeds,
+    /// Runs.
     pub budget: u32,
+    /// Seconds.
     pub host_seconds: f64,
 }
 
@@ -224,6 +231,10 @@ impl Tuning {
 
     /// What of the best setting is not recommended, and why.
     fn put_back(&self, space: &Space, judgement: &Judgement) -> String {
+        if judgement.none_adds() {
+            return " No knob alone adds anything to the others: they can replace each other, and stay."
+                .to_owned();
+        }
         let Some(rest) = &judgement.rest else { return String::new() };
         let all = space.changed(&judgement.best.setting);
         let gone: Vec<&str> = all
@@ -236,7 +247,7 @@ impl Tuning {
             (true, true) => format!(" {gone} adds nothing to that and is put back."),
             (true, false) => format!(" {gone} add nothing to that and are put back."),
             (false, _) => format!(
-                " Without any one of {gone} it is as good, but not without all of them: they stand in for each other, \
+                " Without any one of {gone} it is as good, but not without all of them: they can replace each other, \
                  and stay."
             ),
         }
