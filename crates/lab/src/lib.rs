@@ -15,6 +15,7 @@
 //! explain     why one side takes longer
 //! sweep       cells over axes: sweep files, curve, parts, optimum
 //! reproduce   published comparisons                 bound       flush policies against the fewest flushes
+//! calibrate   the machine that this runs on, measured
 //! boot        the booted machine under QEMU         linux       the same programs on Linux
 //! history     what a watched run was like in time   html        results as pages
 //! statistics  means and intervals                   svg, plot   pictures
@@ -25,6 +26,8 @@
 mod boot;
 mod bound;
 mod breakdown;
+#[cfg(target_os = "linux")]
+mod calibrate;
 mod cell;
 pub mod cli;
 mod document;

@@ -21,7 +21,8 @@ const CRATES: &[(&str, &[&str])] = &[
     ("linux-guest", &["program", "trace"]),
     ("fuzz", &["abi", "lab", "machine-sim", "trace", "program"]),
     ("mutants", &[]),
-    ("lab", &["machine-sim", "mm", "program", "trace"]),
+    ("probe", &[]),
+    ("lab", &["machine-sim", "mm", "probe", "program", "trace"]),
 ];
 
 /// The document with the table of floors.

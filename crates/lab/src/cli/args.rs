@@ -2,6 +2,7 @@
 
 use super::boot::BootArgs;
 use super::bound::BoundArgs;
+use super::calibrate::CalibrateArgs;
 use super::curve::CurveArgs;
 use super::doctor::DoctorArgs;
 use super::experiment::{CompareArgs, RunArgs};
@@ -214,6 +215,16 @@ Examples:
     /// Show what is in a trace: processes, threads, maps, footprint, working-set curve
     #[command(after_help = "Example:\n  pagefold info traces/sqlite.pft")]
     Info(InfoArgs),
+    /// Measure the Linux machine that this runs on, and describe it for --machine
+    #[command(after_help = "\
+Every number is the median of many short rounds, with its interval and its method in the file (docs/calibrate.md). It needs no root;
+the fewer other programs run meanwhile, the better.
+
+Examples:
+  pagefold calibrate --out mine.toml
+  pagefold run zipf:512M --memory 50% --machine mine.toml
+  pagefold calibrate --base icelake-96 --seconds 120 --disk /var/tmp --out server.toml --json")]
+    Calibrate(CalibrateArgs),
     /// List the names that commands accept
     #[command(
         after_help = "Examples:\n  pagefold list knobs\n  pagefold list costs --machine my-server.toml"

@@ -3,6 +3,7 @@
 mod args;
 mod boot;
 mod bound;
+mod calibrate;
 mod curve;
 mod doctor;
 mod drawing;
@@ -63,6 +64,7 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> Result<()> {
         Command::Record(args) => tracing::record(args),
         Command::Import(args) => importing::import(&args),
         Command::Info(args) => tracing::info(&args),
+        Command::Calibrate(args) => calibrate::calibrate(&args),
         Command::List(args) => list::list(&args),
         Command::Doctor(args) => doctor::doctor(&args),
         Command::Completions(args) => shell::completions(&args, Cli::command()),

@@ -79,12 +79,17 @@ pub fn threads(at_once: Option<u32>) -> usize {
 
 /// A progress bar over runs, hidden when standard error is not a terminal.
 pub fn progress_bar(runs: usize, quiet: bool) -> ProgressBar {
+    bar(runs, quiet, "runs")
+}
+
+/// The same over other things than runs.
+pub fn bar(count: usize, quiet: bool, things: &str) -> ProgressBar {
     if quiet {
         return ProgressBar::hidden();
     }
-    let bar = ProgressBar::new(runs as u64);
-    let style = ProgressStyle::with_template("{bar:30} {pos}/{len} runs{msg}, {elapsed} (left: {eta})");
-    bar.set_style(style.expect("the template is well formed"));
+    let bar = ProgressBar::new(count as u64);
+    let template = format!("{{bar:30}} {{pos}}/{{len}} {things}{{msg}}, {{elapsed}} (left: {{eta}})");
+    bar.set_style(ProgressStyle::with_template(&template).expect("the template is well formed"));
     bar.enable_steady_tick(Duration::from_millis(250));
     bar
 }

@@ -74,6 +74,22 @@ impl Machine {
         Machine::from_toml(name, &text)
     }
 
+    /// A machine by the name of a preset or a file, and the text of its description.
+    pub fn described(name: &str) -> Result<(Machine, String)> {
+        let machine = Machine::find(name)?;
+        if let Some(text) = MachineSpec::preset_text(name) {
+            return Ok((machine, text.to_owned()));
+        }
+        let path = Path::new(name);
+        if !path.is_file() {
+            return Err(Error::Input(format!(
+                "machine '{name}' has no description; name a preset or a file"
+            )));
+        }
+        let text = std::fs::read_to_string(path).map_err(|error| Error::file("read", path, error))?;
+        Ok((machine, text))
+    }
+
     /// Read the description of a machine.
     pub fn from_toml(name: &str, text: &str) -> Result<Machine> {
         let spec = MachineSpec::from_toml(name, text).map_err(|error| Error::Input(error.to_string()))?;
@@ -159,6 +175,11 @@ impl Machine {
             ("swap".to_owned(), format!("{} on {device}", human::bytes(size as f64)))
         }));
         facts
+    }
+
+    /// Instructions of the kernel that a CPU executes in a cycle.
+    pub fn kernel_ipc(&self) -> f64 {
+        self.spec.costs().kernel_ipc()
     }
 
     /// The costs of work on it.

@@ -13,6 +13,7 @@
 //! One run has no interval. Runs that agree to the last digit have one of width zero: the simulator is deterministic,
 //! so for these seeds that is exact.
 
+pub mod median;
 pub mod student;
 
 /// Probability that an interval holds the true value.

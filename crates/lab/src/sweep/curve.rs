@@ -9,6 +9,7 @@ use crate::grid::Grid;
 use crate::human;
 use crate::plot::{Axis, Panel, Point, render as plot};
 use crate::record::{Better, RunRecord};
+use crate::statistics::median::median;
 use crate::statistics::{CONFIDENCE, Interval, interval, mean};
 use mm::stat::Stat;
 use serde::Serialize;
@@ -68,13 +69,6 @@ pub struct Row {
 const UNCLEAR: f64 = 0.2;
 /// Sizes are at least this share of the program's most apart.
 const APART: f64 = 0.01;
-
-/// The middle one, the lower of two.
-fn median(values: &[f64]) -> f64 {
-    let mut sorted = values.to_vec();
-    sorted.sort_by(f64::total_cmp);
-    sorted.get((sorted.len().max(1) - 1) / 2).copied().unwrap_or(0.0)
-}
 
 impl Row {
     /// How far apart run times are, as a share of their median.

@@ -93,7 +93,7 @@ fn wrong_recordings_are_refused_by_file_and_place() {
 }
 
 /// Whether a process catches SIGINT.
-fn catches_interrupt(child: &Child) -> bool {
+pub(super) fn catches_interrupt(child: &Child) -> bool {
     let status = fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap();
     let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:")).unwrap();
     u64::from_str_radix(caught.trim(), 16).unwrap() >> 1 & 1 == 1

@@ -1,5 +1,6 @@
 //! The command end to end, as a shell runs it.
 
+mod calibrating;
 mod drawing;
 mod explaining;
 mod files;
@@ -86,7 +87,7 @@ const COMPARE: &str =
 fn help_names_every_command_and_shows_examples() {
     let help = good("--help");
     let commands = words(
-        "run compare explain reproduce parts bound optimum curve scale boot linux truth report record import info list",
+        "run compare explain reproduce parts bound optimum curve scale boot linux truth report record import info calibrate list",
     );
     for word in commands.iter().copied().chain(["Examples:", "Exit codes:"]) {
         assert!(help.contains(word), "{word}");

@@ -108,6 +108,7 @@ pub struct CostRow {
 pub struct Costs {
     work: [u64; Work::COUNT],
     hardware: [u64; Hardware::ALL.len()],
+    kernel_ipc: f64,
     rows: Vec<CostRow>,
 }
 
@@ -123,7 +124,7 @@ impl Costs {
         if !(0.01..=20.0).contains(&ipc.value) {
             return Err(SpecError::new("kernel_ipc", format!("is {:?}, not between 0.01 and 20", ipc.value)));
         }
-        let mut costs = Costs { work: [0; _], hardware: [0; _], rows: Vec::new() };
+        let mut costs = Costs { work: [0; _], hardware: [0; _], kernel_ipc: ipc.value, rows: Vec::new() };
         for &work in Work::ALL {
             let row = convert("work", work.name(), work.help(), &mut file.work, ghz, &ipc)?;
             costs.work[work as usize] = picos(row.nanos);
@@ -151,6 +152,11 @@ impl Costs {
     #[inline(always)]
     pub fn hardware(&self, item: Hardware) -> u64 {
         self.hardware[item as usize]
+    }
+
+    /// Instructions of the kernel that a CPU executes in a cycle.
+    pub fn kernel_ipc(&self) -> f64 {
+        self.kernel_ipc
     }
 
     /// All costs with their sources.

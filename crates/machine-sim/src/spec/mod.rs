@@ -237,9 +237,14 @@ impl MachineSpec {
         PRESETS.iter().map(|(name, _)| *name)
     }
 
+    /// The description of a preset, as a machine file.
+    pub fn preset_text(name: &str) -> Option<&'static str> {
+        PRESETS.iter().find(|(preset, _)| *preset == name).map(|(_, text)| *text)
+    }
+
     /// A preset. The error for an unknown name suggests the nearest one.
     pub fn preset(name: &str) -> Result<MachineSpec, SpecError> {
-        if let Some((name, text)) = PRESETS.iter().find(|(preset, _)| *preset == name) {
+        if let Some(text) = MachineSpec::preset_text(name) {
             return MachineSpec::from_toml(name, text);
         }
         let nearest = Self::presets()
