@@ -132,14 +132,16 @@ impl Region {
 
     fn advise(&self, advice: Advice) -> io::Result<()> {
         // SAFETY: advice for a mapping of its own; what it may do to content is what the callers want.
-        Ok(unsafe { rustix::mm::madvise(self.start.as_ptr().cast(), self.bytes, advice)? })
+        unsafe { rustix::mm::madvise(self.start.as_ptr().cast(), self.bytes, advice) }
+            .map_err(io::Error::from)
     }
 
     /// Allow stores, or refuse them.
     pub fn allow_stores(&self, allow: bool) -> io::Result<()> {
         let rights = if allow { MprotectFlags::READ | MprotectFlags::WRITE } else { MprotectFlags::READ };
         // SAFETY: a mapping of its own, which stays readable.
-        Ok(unsafe { rustix::mm::mprotect(self.start.as_ptr().cast(), self.bytes, rights)? })
+        unsafe { rustix::mm::mprotect(self.start.as_ptr().cast(), self.bytes, rights) }
+            .map_err(io::Error::from)
     }
 }
 

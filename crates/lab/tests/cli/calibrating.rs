@@ -74,7 +74,7 @@ fn interrupted_calibration_leaves_an_existing_file_as_it_is() {
     let scratch = tempfile::tempdir().unwrap();
     let path = scratch.path().join("mine.toml");
     fs::write(&path, "old").unwrap();
-    let mut child = command()
+    let child = command()
         .args(["calibrate", "--seconds", "3600", "--quiet", "--out", path.to_str().unwrap()])
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
