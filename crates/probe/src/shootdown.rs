@@ -2,8 +2,8 @@
 //!
 //! mprotect takes the right to store from a page, and gives it back. The first has all CPUs that run this process drop
 //! their translation, so it sends them interrupts and waits for their answers; while no other CPU runs the process, it
-//! sends none. Threads on other CPUs load from the page all the time, so they have the translation. A change counts only
-//! if they have all gone on during it: a CPU that runs another program meanwhile is not interrupted.
+//! sends none. Threads on other CPUs load from the page all the time, so they have the translation. A change counts
+//! only if they have all gone on during it: a CPU that runs another program meanwhile is not interrupted.
 
 use crate::PAGE;
 use crate::clock::nanos;

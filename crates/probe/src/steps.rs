@@ -4,14 +4,27 @@
 //! again, and rises to the cost of a walk. A rise takes up to a doubling, since sets fill unequally; so a level holds
 //! what is used at the last point before a rise begins, and its cost is read one doubling later.
 
-use crate::translation::TranslationTimes;
-
 /// A point of the curve.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) struct Point {
     pub pages: u32,
     /// Nanoseconds that a load takes longer than without misses.
     pub nanos: f64,
+}
+
+/// What one round reads from its curve; NaN: it shows no such step.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct TranslationTimes {
+    /// Pages that the first level of the TLB holds.
+    pub first: f64,
+    /// Pages that the second level holds.
+    pub second: f64,
+    /// Nanoseconds that a translation from the second level takes longer.
+    pub second_hit: f64,
+    /// Nanoseconds that a walk takes longer whose page tables are in the caches, and whose upper levels the CPU knows.
+    pub walk: f64,
+    /// Nanoseconds of a step of a walk that finds its line in no cache of the CPU's own.
+    pub far_step: f64,
 }
 
 /// Cycles that a rise has at least: a hit in the second level takes about 7.

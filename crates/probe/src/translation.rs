@@ -12,7 +12,7 @@ use crate::chain::Chain;
 use crate::clock::{nanos, quickest};
 use crate::order::shuffled;
 use crate::region::{Pages, Region};
-use crate::steps::{self, Point};
+use crate::steps::{self, Point, TranslationTimes};
 use crate::{LARGE, LINE, PAGE};
 use std::hint::black_box;
 use std::io;
@@ -39,21 +39,6 @@ pub struct Translation {
     next: usize,
     /// Nanoseconds of a cycle.
     cycle: f64,
-}
-
-/// What one round reads from its curve; NaN: it shows no such step.
-#[derive(Clone, Copy, PartialEq, Debug)]
-pub struct TranslationTimes {
-    /// Pages that the first level of the TLB holds.
-    pub first: f64,
-    /// Pages that the second level holds.
-    pub second: f64,
-    /// Nanoseconds that a translation from the second level takes longer.
-    pub second_hit: f64,
-    /// Nanoseconds that a walk takes longer whose page tables are in the caches, and whose upper levels the CPU knows.
-    pub walk: f64,
-    /// Nanoseconds of a step of a walk that finds its line in no cache of the CPU's own.
-    pub far_step: f64,
 }
 
 impl Translation {
