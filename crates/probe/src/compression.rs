@@ -2,8 +2,8 @@
 
 use crate::PAGE;
 use crate::clock::{nanos, shortest};
-use crate::order::Random;
 use lz4_flex::block::{CompressTable, compress_into_with_table, decompress_into, get_maximum_output_size};
+use program::rng::Rng;
 use std::hint::black_box;
 use std::io;
 use zstd::bulk::{Compressor, Decompressor};
@@ -44,7 +44,7 @@ impl Compression {
     /// # Errors
     /// zstd has no memory.
     pub fn new() -> io::Result<Compression> {
-        let mut random = Random(1);
+        let mut random = Rng::new(1);
         let pages =
             (0..PAGES).map(|page| if page < NOISE { noise(&mut random) } else { records(&mut random) });
         Ok(Compression {
@@ -102,12 +102,12 @@ fn timed(pages: &[Vec<u8>], mut work: impl FnMut(&[u8]) -> io::Result<usize>) ->
     Ok(time / pages.len() as f64)
 }
 
-fn noise(random: &mut Random) -> Vec<u8> {
+fn noise(random: &mut Rng) -> Vec<u8> {
     (0..PAGE / 8).flat_map(|_| random.bits().to_le_bytes()).collect()
 }
 
 /// Records of 64 bytes: a type, pointers into one heap, small numbers, a short name, and nothing.
-fn records(random: &mut Random) -> Vec<u8> {
+fn records(random: &mut Rng) -> Vec<u8> {
     const HEAP: u64 = 0x7f3a_5800_0000;
     let record = |_| {
         let mut pointer = || HEAP + random.below(1 << 20) * 16;

@@ -1,9 +1,9 @@
 //! Reads and writes of a disk, without the page cache.
 
 use crate::clock::nanos;
-use crate::order::Random;
 use crate::region::{Pages, Region};
 use crate::{PAGE, unsupported};
+use program::rng::Rng;
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use rustix::io::{pread, pwrite};
 use std::fs::File;
@@ -21,7 +21,7 @@ const REQUESTS: usize = 16;
 pub struct Disk {
     file: File,
     buffer: Region,
-    random: Random,
+    random: Rng,
 }
 
 /// What one round measures.
@@ -44,7 +44,7 @@ impl Disk {
     /// The file cannot be written, or its file system reads through the page cache alone.
     pub fn new(folder: &Path) -> io::Result<Disk> {
         let mut file = tempfile::tempfile_in(folder)?;
-        let mut random = Random(2);
+        let mut random = Rng::new(2);
         // Not zeroes, which some devices keep as no data.
         let block: Vec<u8> = (0..REQUEST / 8).flat_map(|_| random.bits().to_le_bytes()).collect();
         for _ in 0..BYTES / REQUEST {

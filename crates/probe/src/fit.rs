@@ -1,4 +1,10 @@
-//! A straight line through points.
+//! What points show: their middle, and a straight line through them.
+
+/// The median of values, the upper of two; NaN of nothing.
+pub(crate) fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
+}
 
 /// The line `y = at_zero + slope · x` with the least squares.
 #[derive(Clone, Copy, PartialEq, Debug)]

@@ -3,9 +3,10 @@
 use crate::arch::{self, evict, evict_lines};
 use crate::chain::Chain;
 use crate::clock::{nanos, quickest};
-use crate::order::{Random, shuffled};
+use crate::order::shuffled;
 use crate::region::Region;
 use crate::{LARGE, LINE, PAGE, unsupported};
+use program::rng::Rng;
 use std::hint::black_box;
 use std::io;
 
@@ -50,7 +51,7 @@ impl Memory {
             return Err(unsupported("only on x86-64"));
         }
         let region = Region::in_large_pages(BYTES)?;
-        let mut random = Random(1);
+        let mut random = Rng::new(1);
         let mut place =
             |page: u32| page * PAGE as u32 + random.below((PAGE / LINE) as u64) as u32 * LINE as u32;
         let order = shuffled((BYTES / PAGE) as u32).into_iter().map(&mut place).collect();

@@ -1,31 +1,12 @@
 //! Random orders, the same in each run.
 
+use program::rng::Rng;
+
 /// The numbers below `count` in an order that no prefetcher knows.
 pub(crate) fn shuffled(count: u32) -> Vec<u32> {
     let mut numbers: Vec<u32> = (0..count).collect();
-    let mut random = Random(u64::from(count));
-    for end in (1..numbers.len()).rev() {
-        numbers.swap(end, random.below(end as u64 + 1) as usize);
-    }
+    Rng::new(count.into()).shuffle(&mut numbers);
     numbers
-}
-
-/// Random numbers of a seed (splitmix64).
-pub(crate) struct Random(pub u64);
-
-impl Random {
-    /// 64 random bits.
-    pub fn bits(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mixed = (self.0 ^ self.0 >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ mixed >> 31
-    }
-
-    /// A number below `end`.
-    pub fn below(&mut self, end: u64) -> u64 {
-        ((u128::from(self.bits()) * u128::from(end)) >> 64) as u64
-    }
 }
 
 #[cfg(test)]

@@ -97,8 +97,7 @@ impl Shootdown {
                 times.push(time);
             }
         }
-        times.sort_by(f64::total_cmp);
-        Ok(times.get(times.len() / 2).copied().unwrap_or(f64::NAN))
+        Ok(fit::median(times))
     }
 
     /// Wait until the first threads go on, and return how far they are; `None`: some had no CPU until `end`.

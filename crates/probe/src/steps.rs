@@ -4,6 +4,8 @@
 //! again, and rises to the cost of a walk. A rise takes up to a doubling, since sets fill unequally; so a level holds
 //! what is used at the last point before a rise begins, and its cost is read one doubling later.
 
+use crate::fit::median;
+
 /// A point of the curve.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) struct Point {
@@ -58,9 +60,7 @@ pub(crate) fn read(curve: &[Point], cycle: f64) -> TranslationTimes {
 /// The median of the points from `from` to `to` pages; NaN if there is none.
 fn level(curve: &[Point], from: u32, to: u32) -> f64 {
     let within = curve.iter().filter(|point| (from..=to).contains(&point.pages));
-    let mut values: Vec<f64> = within.map(|point| point.nanos).collect();
-    values.sort_by(f64::total_cmp);
-    values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
+    median(within.map(|point| point.nanos).collect())
 }
 
 /// The pages of the last point, from `from` pages on, before the curve rises above `limit` and stays there.
@@ -74,12 +74,12 @@ fn reach(curve: &[Point], from: u32, limit: f64) -> Option<u32> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::order::Random;
+    use program::rng::Rng;
 
     /// A curve of a TLB with these levels: a hit of the second takes 2 ns, a walk 9. Misses grow from a level's size to
     /// a quarter more. `noise`: nanoseconds up and down.
     fn curve(first: u32, second: u32, noise: f64) -> Vec<Point> {
-        let mut random = Random(7);
+        let mut random = Rng::new(7);
         let missing = |pages: u32, size: u32| {
             (f64::from(pages.saturating_sub(size)) / (f64::from(size) / 4.0)).min(1.0)
         };

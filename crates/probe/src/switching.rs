@@ -28,7 +28,8 @@ impl Switching {
         let pipe = || pipe_with(PipeFlags::CLOEXEC);
         let ((at, there), (back, answer), own) = (pipe()?, pipe()?, pipe()?);
         let thread = std::thread::Builder::new().spawn(move || {
-            let _pinned = Pinned::to(cpu);
+            // Elsewhere it would not switch: the pipes close, and the caller's write fails.
+            let Ok(_pinned) = Pinned::to(cpu) else { return };
             let mut byte = [0];
             // The pipe ends when its other end is dropped.
             while read(&at, &mut byte).is_ok_and(|count| count > 0) && write(&answer, &byte).is_ok() {}

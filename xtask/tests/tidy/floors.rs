@@ -21,7 +21,7 @@ const CRATES: &[(&str, &[&str])] = &[
     ("linux-guest", &["program", "trace"]),
     ("fuzz", &["abi", "lab", "machine-sim", "trace", "program"]),
     ("mutants", &[]),
-    ("probe", &[]),
+    ("probe", &["program"]),
     ("lab", &["machine-sim", "mm", "probe", "program", "trace"]),
 ];
 
