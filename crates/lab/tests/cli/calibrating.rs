@@ -2,7 +2,6 @@
 #![cfg(target_os = "linux")]
 
 use super::*;
-use std::time::Duration;
 
 #[test]
 fn measured_machine_is_one_to_run_on() {
@@ -80,10 +79,8 @@ fn interrupted_calibration_leaves_an_existing_file_as_it_is() {
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    while !importing::catches_interrupt(&child) {
-        std::thread::sleep(Duration::from_millis(5));
-    }
-    Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
+    wait_until_it_catches_interrupts(&child);
+    interrupt(&child);
     let output = child.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(130), "{}", stderr(&output));
     assert!(stderr(&output).contains("interrupted; no machine was written"), "{}", stderr(&output));

@@ -108,18 +108,9 @@ fn interrupt_keeps_finished_runs() {
     let line = format!("run zipf:32M --machine small --runs 10000 --jobs 1 --quiet --out {}", dir.display());
     let mut child =
         command().args(words(&line)).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    let raw = dir.join("runs.jsonl");
     // A line below the heading of the file of runs shows that one has ended.
-    for _ in 0..3000 {
-        if fs::read_to_string(&raw).is_ok_and(|runs| runs.matches('\n').count() > 1)
-            || child.try_wait().unwrap().is_some()
-        {
-            break;
-        }
-        std::thread::sleep(std::time::Duration::from_millis(20));
-    }
-    let killed = Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
-    assert!(killed.success());
+    wait_for_lines(&mut child, &dir.join("runs.jsonl"), 2);
+    interrupt(&child);
     let output = child.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(130), "{}", stderr(&output));
     assert!(stderr(&output).contains("interrupted after") && stderr(&output).contains("report"));

@@ -2,8 +2,6 @@
 
 use super::*;
 use std::io::Write;
-use std::process::Child;
-use std::time::Duration;
 
 struct Place(tempfile::TempDir);
 
@@ -92,13 +90,6 @@ fn wrong_recordings_are_refused_by_file_and_place() {
     assert_eq!(fs::read_dir(place.0.path()).unwrap().count(), 2);
 }
 
-/// Whether a process catches SIGINT.
-pub(super) fn catches_interrupt(child: &Child) -> bool {
-    let status = fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap();
-    let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:")).unwrap();
-    u64::from_str_radix(caught.trim(), 16).unwrap() >> 1 & 1 == 1
-}
-
 #[test]
 fn an_interrupted_import_leaves_no_trace() {
     let place = Place::new();
@@ -111,10 +102,8 @@ fn an_interrupted_import_leaves_no_trace() {
         .unwrap();
     let mut stdin = child.stdin.take().unwrap();
     stdin.write_all(b"1\n2\n").unwrap();
-    while !catches_interrupt(&child) {
-        std::thread::sleep(Duration::from_millis(5));
-    }
-    assert!(Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap().success());
+    wait_until_it_catches_interrupts(&child);
+    interrupt(&child);
     // The signal comes before the end of the input does.
     drop(stdin);
     let ended = child.wait_with_output().unwrap();

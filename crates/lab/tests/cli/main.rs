@@ -18,7 +18,8 @@ use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::Duration;
 
 /// Run `pagefold` with these words.
 fn pagefold<S: AsRef<std::ffi::OsStr>>(args: impl IntoIterator<Item = S>) -> Output {
@@ -63,6 +64,34 @@ fn bad<S: AsRef<std::ffi::OsStr> + std::fmt::Debug>(args: &[S]) -> String {
     assert!(text.starts_with("pagefold: "), "{args:?}: {text}");
     assert_eq!(stdout(&output), "", "{args:?}");
     text
+}
+
+/// Interrupt a command as Ctrl-C does.
+fn interrupt(child: &Child) {
+    assert!(Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap().success());
+}
+
+/// Wait until a command catches Ctrl-C: before that, it would just end.
+fn wait_until_it_catches_interrupts(child: &Child) {
+    let catches = || {
+        let status = fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap();
+        let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:")).unwrap();
+        u64::from_str_radix(caught.trim(), 16).unwrap() >> 1 & 1 == 1
+    };
+    while !catches() {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// Wait until a command has written this many lines into a file, or has ended; two minutes at most.
+fn wait_for_lines(child: &mut Child, file: &Path, lines: usize) {
+    for _ in 0..6000 {
+        let are_there = fs::read_to_string(file).is_ok_and(|text| text.matches('\n').count() >= lines);
+        if are_there || child.try_wait().unwrap().is_some() {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
 }
 
 /// The row of a metric.

@@ -109,7 +109,7 @@ fn interrupted_reproduction_shows_finished_settings() {
     assert!(progress.contains("on uma-1s-2015"), "{progress}");
     // Whatever is finished by then is shown.
     std::thread::sleep(std::time::Duration::from_secs(2));
-    assert!(Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap().success());
+    interrupt(&child);
     let mut message = String::new();
     errors.read_line(&mut message).unwrap();
     let output = child.wait_with_output().unwrap();

@@ -94,16 +94,11 @@ fn interrupt_shows_the_best_so_far_and_recommends_nothing() {
         "tune zipf:8M --memory 75% --runs 4 --budget 100000 --jobs 1 --quiet --out {}",
         dir.display()
     );
-    let child = command().args(words(&line)).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut child =
+        command().args(words(&line)).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     // Two runs of the base and twenty of the first ten settings are there, so one of these is whole.
-    for _ in 0..6000 {
-        if fs::read_to_string(dir.join("runs.jsonl")).is_ok_and(|runs| runs.matches('\n').count() > 22) {
-            break;
-        }
-        std::thread::sleep(std::time::Duration::from_millis(20));
-    }
-    let killed = Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
-    assert!(killed.success());
+    wait_for_lines(&mut child, &dir.join("runs.jsonl"), 23);
+    interrupt(&child);
     let output = child.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(130), "{}", stderr(&output));
     assert!(stderr(&output).contains("the same command continues"), "{}", stderr(&output));
