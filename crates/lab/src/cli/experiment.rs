@@ -1,8 +1,8 @@
 //! `run` and `compare`: check the input, do the runs, show the result.
 
 use super::drawing::Drawing;
-use super::groups::{GroupArg, parse_group};
-use super::options::{On, Style, check_seeds, progress_bar, threads};
+use super::groups::GroupArg;
+use super::options::{Begins, On, Style, check_seeds, progress_bar, threads};
 use super::output;
 use super::page;
 use super::resume::{Resumed, Unwritten};
@@ -111,20 +111,9 @@ pub struct ExperimentArgs {
     /// docs/tiers.md)
     #[arg(long)]
     placement: bool,
-    /// Begin with fragmented memory, in a state that is verified (docs/fragmentation.md): frag-50, frag-100, or like
-    /// free=60%,unusable=90%,unmovable=20%,reclaimable=5%. Only on the simulated machine; not with --optimum
-    #[arg(long, value_name = "STATE", value_parser = str::parse::<Fragmentation>)]
-    fragment: Option<Fragmentation>,
-    /// A control group with limits, like web:memory.max=32M,memory.low=25% (shares are of the most that the program has
-    /// at once). processes=0, 1-3 or 4- selects the processes that begin in it, by the order of their start; a group
-    /// that is alone holds the program (docs/groups.md). May be given several times
-    #[arg(long = "group", value_name = "NAME[:SETTING=VALUE,...]", value_parser = parse_group)]
-    groups: Vec<GroupArg>,
-    /// A swap area instead of the machine's own: zram:SIZE in memory, compressed, or DEVICE:SIZE; with settings, like
-    /// zram:50%,algorithm=zstd,mem_limit=1G,priority=100 (shares are of the machine's memory). Areas without a priority
-    /// are used in their order. May be given several times (docs/compressed-swap.md)
-    #[arg(long = "swap", value_name = "AREA[,SETTING=VALUE,...]", value_parser = str::parse::<SwapSpec>)]
-    swap: Vec<SwapSpec>,
+    /// What runs begin with.
+    #[command(flatten)]
+    begins: Begins,
     /// A device of the simulated machine that fails, like nvme0:reads=0.1%,writes=1%,after=2s: shares of its requests,
     /// from a time of the run on; 'all' is every device. May be given several times (docs/machines.md). Not with
     /// --optimum
@@ -268,16 +257,16 @@ fn plan(
         config.placement = args.placement;
         config.profile = also.profile_tree || also.locks || also.folded.is_some();
         config.visits = also.visits.to_vec();
-        config.fragment.clone_from(&args.fragment);
-        config.swap.clone_from(&args.swap);
+        config.fragment.clone_from(&args.begins.fragment);
+        config.swap.clone_from(&args.begins.swap);
         config.fail.clone_from(&args.fail);
     })?;
     plan.cells[0].machine.check_swap(&plan.cells[0].config)?;
     plan.cells[0].machine.check_failures(&plan.cells[0].config)?;
-    plan.setup.swap = args.swap.iter().map(SwapSpec::to_string).collect();
+    plan.setup.swap = args.begins.swap.iter().map(SwapSpec::to_string).collect();
     plan.setup.fail = args.fail.iter().map(FailSpec::to_string).collect();
-    plan.setup.fragment = args.fragment.as_ref().map(Fragmentation::to_string);
-    plan.group(&args.groups)?;
+    plan.setup.fragment = args.begins.fragment.as_ref().map(Fragmentation::to_string);
+    plan.group(&args.begins.groups)?;
     Ok(plan)
 }
 

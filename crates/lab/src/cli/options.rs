@@ -1,6 +1,7 @@
 //! Options that several commands share.
 
-use crate::engine::DEFAULT_MACHINE;
+use super::groups::{GroupArg, parse_group};
+use crate::engine::{DEFAULT_MACHINE, Fragmentation, SwapSpec};
 use crate::error::{Error, Result};
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
@@ -50,6 +51,25 @@ pub struct On {
     /// Set a knob for all profiles; may be given several times
     #[arg(long = "set", value_name = "KNOB=VALUE")]
     pub settings: Vec<String>,
+}
+
+/// What runs begin with, besides the machine.
+#[derive(Debug, Args)]
+pub struct Begins {
+    /// Begin with fragmented memory, in a state that is verified (docs/fragmentation.md): frag-50, frag-100, or like
+    /// free=60%,unusable=90%,unmovable=20%,reclaimable=5%. Only on the simulated machine; not with --optimum
+    #[arg(long, value_name = "STATE", value_parser = str::parse::<Fragmentation>)]
+    pub fragment: Option<Fragmentation>,
+    /// A control group with limits, like web:memory.max=32M,memory.low=25% (shares are of the most that the program has
+    /// at once). processes=0, 1-3 or 4- selects the processes that begin in it, by the order of their start; a group
+    /// that is alone holds the program (docs/groups.md). May be given several times
+    #[arg(long = "group", value_name = "NAME[:SETTING=VALUE,...]", value_parser = parse_group)]
+    pub groups: Vec<GroupArg>,
+    /// A swap area instead of the machine's own: zram:SIZE in memory, compressed, or DEVICE:SIZE; with settings, like
+    /// zram:50%,algorithm=zstd,mem_limit=1G,priority=100 (shares are of the machine's memory). Areas without a priority
+    /// are used in their order. May be given several times (docs/compressed-swap.md)
+    #[arg(long = "swap", value_name = "AREA[,SETTING=VALUE,...]", value_parser = str::parse::<SwapSpec>)]
+    pub swap: Vec<SwapSpec>,
 }
 
 /// How to print a result of rows.

@@ -1,8 +1,7 @@
 //! `tune`: searches the values of knobs that suit a program, and judges them with seeds that the search did not see.
 
 use super::experiment::{parse_time, simulated};
-use super::groups::{GroupArg, parse_group};
-use super::options::{Many, On, check_seeds, progress_bar, threads};
+use super::options::{Begins, Many, On, check_seeds, progress_bar, threads};
 use super::output;
 use super::resume::{Resumed, Unwritten};
 use super::sweep::check_metrics;
@@ -58,15 +57,9 @@ pub struct TuneArgs {
     /// The machine and its knobs.
     #[command(flatten)]
     on: On,
-    /// Begin with fragmented memory, as 'pagefold compare' takes it
-    #[arg(long, value_name = "STATE", value_parser = str::parse::<Fragmentation>)]
-    fragment: Option<Fragmentation>,
-    /// A control group with limits, as 'pagefold compare' takes it; may be given several times
-    #[arg(long = "group", value_name = "NAME[:SETTING=VALUE,...]", value_parser = parse_group)]
-    groups: Vec<GroupArg>,
-    /// A swap area instead of the machine's own, as 'pagefold compare' takes it; may be given several times
-    #[arg(long = "swap", value_name = "AREA[,SETTING=VALUE,...]", value_parser = str::parse::<SwapSpec>)]
-    swap: Vec<SwapSpec>,
+    /// What runs begin with.
+    #[command(flatten)]
+    begins: Begins,
     /// Also keep runs and result in DIR: a new or empty directory, or that of the same command, which then continues
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
@@ -127,7 +120,7 @@ fn space(args: &TuneArgs, catalog: &mut Catalog) -> Result<(Space, Option<u64>)>
     let peak_live = catalog.program(&args.program)?.peak_live();
     let memory = args.memory.map(|memory| memory.resolve(peak_live));
     memory.map_or(Ok(()), |bytes| machine.check_memory(bytes))?;
-    let groups: Vec<_> = args.groups.iter().map(|group| group.resolve(peak_live)).collect();
+    let groups: Vec<_> = args.begins.groups.iter().map(|group| group.resolve(peak_live)).collect();
     let around = Around {
         profile: &profiles[0],
         groups: &groups,
@@ -141,8 +134,8 @@ fn space(args: &TuneArgs, catalog: &mut Catalog) -> Result<(Space, Option<u64>)>
         memory: memory.map(|bytes| bytes.to_string()),
         profile: args.base.clone(),
         set: args.on.settings.clone(),
-        swap: args.swap.iter().map(SwapSpec::to_string).collect(),
-        fragment: args.fragment.as_ref().map(Fragmentation::to_string),
+        swap: args.begins.swap.iter().map(SwapSpec::to_string).collect(),
+        fragment: args.begins.fragment.as_ref().map(Fragmentation::to_string),
         ..What::default()
     };
     let space = Space { axes, of, groups };
@@ -310,9 +303,9 @@ fn plan(args: &TuneArgs) -> String {
         ("limit", args.limit.map_or(0.0, |limit| limit.as_secs_f64()).to_string()),
         ("machine", format!("{:?}", args.on.machine)),
         ("set", list(&args.on.settings)),
-        ("fragment", text(args.fragment.as_ref().map(Fragmentation::to_string))),
-        ("group", list(&args.groups.iter().map(|group| group.text.clone()).collect::<Vec<_>>())),
-        ("swap", list(&args.swap.iter().map(SwapSpec::to_string).collect::<Vec<_>>())),
+        ("fragment", text(args.begins.fragment.as_ref().map(Fragmentation::to_string))),
+        ("group", list(&args.begins.groups.iter().map(|group| group.text.clone()).collect::<Vec<_>>())),
+        ("swap", list(&args.begins.swap.iter().map(SwapSpec::to_string).collect::<Vec<_>>())),
     ]
     .map(|(key, value)| format!("{key} = {value}\n"))
     .concat()
