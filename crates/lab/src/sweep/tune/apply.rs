@@ -51,19 +51,13 @@ impl Lines {
         let Some((file, value)) = of(value) else {
             return self.not_linux.push(format!("{}={}", axis.name, axis.written(value)));
         };
-        if let Some(name) = file.strip_prefix("/proc/sys/") {
-            let name = name.replace('/', ".");
-            self.apply.push(format!("sysctl -w {name}={value}"));
-            self.sysctl_d.push(format!("{name} = {value}"));
-        } else {
-            self.apply.push(written(&file, &value));
-            self.tmpfiles_d.push(format!("w {file} - - - - {value}"));
+        match sysctl(&file) {
+            Some(name) => self.sysctl_d.push(format!("{name} = {value}")),
+            None => self.tmpfiles_d.push(format!("w {file} - - - - {value}")),
         }
+        self.apply.push(set(&file, &value));
         // A base that Linux does not have cannot be set again.
-        self.undo.extend(of(axis.base).map(|(file, value)| match file.strip_prefix("/proc/sys/") {
-            Some(name) => format!("sysctl -w {}={value}", name.replace('/', ".")),
-            None => written(&file, &value),
-        }));
+        self.undo.extend(of(axis.base).map(|(file, value)| set(&file, &value)));
     }
 
     fn limit(&mut self, group: &str, which: usize, (axis, value): (&Axis, usize)) {
@@ -83,9 +77,18 @@ impl Lines {
     }
 }
 
-/// A line that writes a file, or all files that a pattern names.
-fn written(file: &str, value: &str) -> String {
-    if file.contains('*') { format!("echo {value} | tee {file}") } else { format!("echo {value} > {file}") }
+/// The name that sysctl has for a file.
+fn sysctl(file: &str) -> Option<String> {
+    file.strip_prefix("/proc/sys/").map(|name| name.replace('/', "."))
+}
+
+/// A line that sets a file, or all files that a pattern names.
+fn set(file: &str, value: &str) -> String {
+    match sysctl(file) {
+        Some(name) => format!("sysctl -w {name}={value}"),
+        None if file.contains('*') => format!("echo {value} | tee {file}"),
+        None => format!("echo {value} > {file}"),
+    }
 }
 
 /// What systemd calls a limit of a group.
