@@ -22,6 +22,7 @@ mod text;
 pub use base::Base;
 
 use crate::document::Document;
+use crate::engine::Machine;
 use crate::error::{Error, Result};
 use crate::human;
 use groups::Group;
@@ -137,7 +138,7 @@ impl Calibration {
         };
         let flush = flush.estimate();
         let quantity = groups::deliver();
-        let known = self.machine(base)?;
+        let (_, known) = self.described(base)?;
         let around = base::sum(&known, &base::AROUND_DELIVERY);
         let estimate = match flush {
             Some(flush) if flush.median > around => Ok(Estimate {
@@ -155,12 +156,13 @@ impl Calibration {
         Ok(())
     }
 
-    /// The machine that the file describes.
-    fn machine(&self, base: &Base) -> Result<crate::engine::Machine> {
+    /// The machine file, and the machine that it describes.
+    fn described(&self, base: &Base) -> Result<(String, Machine)> {
         let text = file::render(self, base)?;
-        crate::engine::Machine::from_toml(base.name(), &text).map_err(|error| {
+        let machine = Machine::from_toml(base.name(), &text).map_err(|error| {
             Error::Input(format!("--base: its other numbers do not fit this machine: {error}"))
-        })
+        })?;
+        Ok((text, machine))
     }
 
     /// The machine file.
@@ -168,8 +170,7 @@ impl Calibration {
     /// # Errors
     /// Numbers of the base do not fit those that were measured.
     pub fn file(&self, base: &Base) -> Result<String> {
-        self.machine(base)?;
-        file::render(self, base)
+        self.described(base).map(|(text, _)| text)
     }
 }
 
