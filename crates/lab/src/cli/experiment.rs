@@ -100,7 +100,7 @@ pub struct ExperimentArgs {
     /// with --preempt
     #[arg(long)]
     bound: bool,
-    /// Also count the fewest refaults that are possible (slower; docs/optimum.md). Not with --preempt
+    /// Also count the fewest refaults that are possible (slower; docs/optimum.md). Not with --preempt or --fragment
     #[arg(long)]
     optimum: bool,
     /// Also count the fewest pages that compactions must move for the blocks that they make, and how fragmented free

@@ -57,7 +57,7 @@ pub struct On {
 #[derive(Debug, Args)]
 pub struct Begins {
     /// Begin with fragmented memory, in a state that is verified (docs/fragmentation.md): frag-50, frag-100, or like
-    /// free=60%,unusable=90%,unmovable=20%,reclaimable=5%. Only on the simulated machine; not with --optimum
+    /// free=60%,unusable=90%,unmovable=20%,reclaimable=5%. Only on the simulated machine
     #[arg(long, value_name = "STATE", value_parser = str::parse::<Fragmentation>)]
     pub fragment: Option<Fragmentation>,
     /// A control group with limits, like web:memory.max=32M,memory.low=25% (shares are of the most that the program has
