@@ -3,6 +3,9 @@
 //! For each page it is known how many bytes each compressor makes of it ([`Packed`]). This is drawn when a program
 //! first stores to the page, or the recording says it. It moves as bytes do: with copies, with transfers, and into and
 //! out of objects of compressed memory, which keep the oracle's stamp, too. [`program::content`] says what is drawn.
+//!
+//! What a file held before the run is not known either, so it is drawn. Once a program stores to the page, or to its
+//! private copy, the recording knows better.
 
 use crate::content::Stamp;
 use crate::in_flight::InFlight;
@@ -15,11 +18,27 @@ use std::collections::HashMap;
 /// Bytes that a compressor makes of a page that does not get smaller: a little more than there are.
 const INCOMPRESSIBLE: u32 = (PAGE_SIZE + PACKED_UNIT) as u32;
 
+/// What is known of a page.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Page {
+    packed: Packed,
+    /// Whether a program has stored to it since it was zeroed or read from a file.
+    stored: bool,
+}
+
+impl Page {
+    const ZERO: Page = Page { packed: Packed::ZERO, stored: false };
+
+    fn stored(packed: Packed) -> Page {
+        Page { packed, stored: true }
+    }
+}
+
 /// An object of compressed memory.
 #[derive(Clone, Copy)]
 struct Object {
     place: ObjectPlace,
-    packed: Packed,
+    page: Page,
     stamp: Stamp,
 }
 
@@ -28,11 +47,11 @@ pub(crate) struct Packing {
     seed: u64,
     /// How many times as large compressed pages are as what is recorded or drawn.
     factor: f64,
-    frames: Vec<Packed>,
+    frames: Vec<Page>,
     /// Blocks that were written; others draw.
-    blocks: HashMap<(u8, u64), Packed>,
+    blocks: HashMap<(u8, u64), Page>,
     /// Writes in flight.
-    writes: InFlight<Packed>,
+    writes: InFlight<Page>,
     /// By the frame in which they begin.
     objects: HashMap<Pfn, Vec<Object>>,
     /// What the recording has said of a page of a space.
@@ -45,7 +64,7 @@ impl Packing {
         Packing {
             seed,
             factor,
-            frames: vec![Packed::ZERO; frames],
+            frames: vec![Page::ZERO; frames],
             blocks: HashMap::new(),
             writes: InFlight::default(),
             objects: HashMap::new(),
@@ -62,7 +81,7 @@ impl Packing {
 
     pub(crate) fn zero(&mut self, first: Pfn, pages: u32) {
         self.overwrite(first, pages);
-        self.frames[first.index()..][..pages as usize].fill(Packed::ZERO);
+        self.frames[first.index()..][..pages as usize].fill(Page::ZERO);
     }
 
     pub(crate) fn copy(&mut self, to: Pfn, from: Pfn, pages: u32) {
@@ -73,18 +92,20 @@ impl Packing {
     /// A program stores to a page of a space, or of a file. Returns whether the page still holds zeroes.
     pub(crate) fn store(&mut self, (owner, page): (u32, u64), pfn: Pfn) -> bool {
         let now = &mut self.frames[pfn.index()];
-        if *now == Packed::ZERO {
+        if now.packed == Packed::ZERO || !now.stored {
             let told = self.told.get(&(owner, page)).copied();
-            *now = told.unwrap_or_else(|| draw(self.seed, owner.into(), page));
+            let was = Some(now.packed).filter(|&packed| packed != Packed::ZERO);
+            let packed = told.or(was).unwrap_or_else(|| draw(self.seed, owner.into(), page));
+            *now = Page::stored(packed);
         }
-        *now == Packed::ZERO
+        now.packed == Packed::ZERO
     }
 
     /// The recording says what a page of a space holds, which is in this frame, if it is in memory.
     pub(crate) fn tell(&mut self, (space, page): (u32, u64), pfn: Option<Pfn>, packed: Packed) {
         self.told.insert((space, page), packed);
         if let Some(pfn) = pfn {
-            self.frames[pfn.index()] = packed;
+            self.frames[pfn.index()] = Page::stored(packed);
         }
     }
 
@@ -104,31 +125,34 @@ impl Packing {
         }
         self.overwrite(io.frame, io.pages);
         for (page, block) in (0..io.pages).zip(io.block..) {
-            let drawn = || draw(self.seed, 1 << 32 | u64::from(io.device.0), block);
-            let packed = self.blocks.get(&(io.device.0, block)).copied().unwrap_or_else(drawn);
-            self.frames[io.frame.add(page).index()] = packed;
+            let drawn = || {
+                let packed = draw(self.seed, 1 << 32 | u64::from(io.device.0), block);
+                Page { packed, stored: false }
+            };
+            let held = self.blocks.get(&(io.device.0, block)).copied().unwrap_or_else(drawn);
+            self.frames[io.frame.add(page).index()] = held;
         }
     }
 
     /// Whether frames hold zeroes only.
     pub(crate) fn is_zero(&self, first: Pfn, pages: u32) -> bool {
-        self.frames[first.index()..][..pages as usize].iter().all(|&packed| packed == Packed::ZERO)
+        self.frames[first.index()..][..pages as usize].iter().all(|page| page.packed == Packed::ZERO)
     }
 
     /// Whether a page repeats one word, not zero.
     pub(crate) fn is_same(&self, page: Pfn) -> bool {
-        self.frames[page.index()] == Packed::SAME
+        self.frames[page.index()].packed == Packed::SAME
     }
 
     /// Fill a page with one word.
     pub(crate) fn fill(&mut self, page: Pfn) {
         self.overwrite(page, 1);
-        self.frames[page.index()] = Packed::SAME;
+        self.frames[page.index()] = Page::stored(Packed::SAME);
     }
 
     /// How many bytes a compressor makes of a page. Packeds are in units: where in its unit a size is, is drawn.
     pub(crate) fn compressed(&self, page: Pfn, by: Compressor) -> u32 {
-        let packed = self.frames[page.index()];
+        let packed = self.frames[page.index()].packed;
         let units = match by {
             Compressor::Lz4 | Compressor::LzoRle => packed.lz4,
             Compressor::Zstd => packed.zstd,
@@ -141,7 +165,7 @@ impl Packing {
 
     /// Store a page, with its stamp, in an object.
     pub(crate) fn pack(&mut self, page: Pfn, place: ObjectPlace, stamp: Stamp) {
-        self.put(Object { place, packed: self.frames[page.index()], stamp });
+        self.put(Object { place, page: self.frames[page.index()], stamp });
     }
 
     fn put(&mut self, object: Object) {
@@ -162,12 +186,12 @@ impl Packing {
 
     /// Fill a page from an object; returns the stamp.
     pub(crate) fn unpack(&mut self, place: ObjectPlace, page: Pfn) -> Stamp {
-        let Object { packed, stamp, .. } = self
+        let object = self
             .find(place)
             .unwrap_or_else(|| panic!("compressed memory must keep {place:?}, whose frame was used since"));
         self.overwrite(page, 1);
-        self.frames[page.index()] = packed;
-        stamp
+        self.frames[page.index()] = object.page;
+        object.stamp
     }
 
     /// Move an object. One that nothing was stored in yet holds nothing at its new place either.
@@ -190,7 +214,7 @@ mod tests {
         assert!(packing.is_zero(Pfn(0), 8));
         packing.store((1, 5), Pfn(2));
         let packed = packing.frames[2];
-        assert_ne!(packed, Packed::ZERO);
+        assert_ne!(packed, Page::ZERO);
         let place = ObjectPlace { frame: Pfn(6), offset: 8, next: Pfn(7), bytes: 1400 };
         let moved = ObjectPlace { frame: Pfn(5), ..place };
         packing.pack(Pfn(2), place, 77);
@@ -241,6 +265,37 @@ mod tests {
         packing.tell((1, 6), Some(Pfn(1)), Packed { lz4: 7, zstd: 6 });
         assert!(!packing.store((1, 6), Pfn(1)));
         assert!(!packing.store((2, 6), Pfn(2)), "another space draws");
+    }
+
+    /// As a program's relocations, which it stores to its private copies of a file's pages.
+    #[test]
+    fn a_private_copy_of_a_file_becomes_what_the_recording_said() {
+        let mut packing = Packing::new(4, 1, 1.0);
+        let read = Io {
+            device: mm::units::DeviceId(0),
+            write: false,
+            block: 9,
+            frame: Pfn(0),
+            pages: 1,
+            continues: false,
+        };
+        packing.finish(&read, true);
+        let file = packing.frames[0].packed;
+        assert_ne!(file, Packed::ZERO);
+        let third = Packed { lz4: 86, zstd: 70 };
+        packing.tell((1, 5), None, third);
+        for (page, expected) in [(5, third), (6, file)] {
+            packing.copy(Pfn(1), Pfn(0), 1);
+            packing.store((1, page), Pfn(1));
+            assert_eq!(packing.frames[1].packed, expected, "of page {page}");
+        }
+        // What the program stored stays when it is read again.
+        let place = ObjectPlace { frame: Pfn(3), offset: 0, next: Pfn(3), bytes: 1400 };
+        packing.pack(Pfn(1), place, 7);
+        packing.unpack(place, Pfn(2));
+        packing.tell((1, 6), None, third);
+        packing.store((1, 6), Pfn(2));
+        assert_eq!(packing.frames[2].packed, file);
     }
 
     /// A pool may move an object between its allocation and the store of a page in it.
