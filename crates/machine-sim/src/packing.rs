@@ -92,6 +92,7 @@ impl Packing {
     /// A program stores to a page of a space, or of a file. Returns whether the page still holds zeroes.
     pub(crate) fn store(&mut self, (owner, page): (u32, u64), pfn: Pfn) -> bool {
         let now = &mut self.frames[pfn.index()];
+        // The recording may have told something else since a store left the page zero.
         if now.packed == Packed::ZERO || !now.stored {
             let told = self.told.get(&(owner, page)).copied();
             let was = Some(now.packed).filter(|&packed| packed != Packed::ZERO);
