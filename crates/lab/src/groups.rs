@@ -2,9 +2,10 @@
 
 use crate::grid::Grid;
 use crate::human;
-use crate::record::{GroupRecord, RunRecord};
+use crate::record::{GroupRecord, PressureFiles, PressureLine, RunRecord};
 use serde::Serialize;
 use std::collections::BTreeMap;
+use std::fmt::Write;
 
 /// A control group of one profile; numbers are means over the runs that had it.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -19,6 +20,8 @@ pub struct GroupSummary {
     pub stat: BTreeMap<String, f64>,
     /// memory.events.
     pub events: BTreeMap<String, f64>,
+    /// memory.pressure and io.pressure; empty where the machine does not tell.
+    pub pressure: PressureFiles,
 }
 
 /// The groups of one profile's runs, in the order in which the first run that has them made them.
@@ -50,6 +53,31 @@ fn mean(records: &[&GroupRecord]) -> GroupSummary {
         usage: of(|record| &record.usage),
         stat: of(|record| &record.stat),
         events: of(|record| &record.events),
+        pressure: mean_pressure(records),
+    }
+}
+
+fn mean_pressure(records: &[&GroupRecord]) -> PressureFiles {
+    let mut all = BTreeMap::<&str, BTreeMap<&str, Vec<PressureLine>>>::new();
+    for (file, lines) in records.iter().flat_map(|record| &record.pressure) {
+        for (name, &line) in lines {
+            all.entry(file).or_default().entry(name).or_default().push(line);
+        }
+    }
+    let mean = |(name, lines): (&str, Vec<PressureLine>)| (name.to_owned(), PressureLine::mean(&lines));
+    all.into_iter().map(|(file, lines)| (file.to_owned(), lines.into_iter().map(mean).collect())).collect()
+}
+
+impl GroupSummary {
+    /// A line of memory.pressure.
+    fn memory_pressure(&self, line: &str) -> Option<PressureLine> {
+        self.pressure.get("memory.pressure")?.get(line).copied()
+    }
+
+    /// memory.pressure as Linux shows it.
+    fn pressure_text(&self) -> Option<String> {
+        let [some, full] = ["some", "full"].map(|line| self.memory_pressure(line));
+        Some(format!("memory.pressure of {}\nsome {}\nfull {}\n", self.group, some?, full?))
     }
 }
 
@@ -63,21 +91,23 @@ pub fn to_text(profiles: &[String], groups: &BTreeMap<String, Vec<GroupSummary>>
     if groups.values().all(Vec::is_empty) {
         return String::new();
     }
-    let text = grid.render(|column| column <= usize::from(many), width);
-    match hidden {
-        0 => text,
-        more => format!(
-            "{text}and {} (--json has all)\n",
-            human::plural(more as u64, "group more", "groups more")
-        ),
+    let mut text = grid.render(|column| column <= usize::from(many), width);
+    if hidden > 0 {
+        let more = human::plural(hidden as u64, "group more", "groups more");
+        let _ = writeln!(text, "and {more} (--json has all)");
     }
+    // There is room for the files of one profile's groups.
+    let shown = groups.values().filter(|_| !many).flat_map(|groups| groups.iter().take(SHOWN));
+    text.extend(shown.filter_map(GroupSummary::pressure_text));
+    text
 }
 
 /// The table, and how many groups it leaves out.
 pub fn to_grid(profiles: &[String], groups: &BTreeMap<String, Vec<GroupSummary>>) -> (Grid, usize) {
     let many = profiles.len() > 1;
     let profile_heading = many.then_some("profile");
-    let headings = ["memory.max", "peak", "swap peak", "pgmajfault", "refaults", "pgscan", "pgsteal"];
+    let headings =
+        ["memory.max", "peak", "swap peak", "pgmajfault", "refaults", "pgscan", "pgsteal", "some", "full"];
     let events = ["low", "high", "max", "oom_kill"];
     let mut grid = Grid::new(["group"].into_iter().chain(profile_heading).chain(headings).chain(events));
     let mut hidden = 0;
@@ -103,8 +133,17 @@ fn cells(group: &GroupSummary, events: &[&str]) -> Vec<String> {
     let refaults = stat("workingset_refault_anon") + stat("workingset_refault_file");
     let counts = [stat("pgmajfault"), refaults, stat("pgscan"), stat("pgsteal")];
     let events = events.iter().map(|&name| group.events.get(name).copied().unwrap_or(0.0));
-    let numbers = counts.into_iter().chain(events).map(|value| human::number(value, ""));
-    [max, usage("memory.peak"), usage("memory.swap.peak")].into_iter().chain(numbers).collect()
+    let number = |value| human::number(value, "");
+    let stalled = ["some", "full"].map(|line| match group.memory_pressure(line) {
+        Some(line) => human::number(line.total, "us"),
+        None => "-".to_owned(),
+    });
+    [max, usage("memory.peak"), usage("memory.swap.peak")]
+        .into_iter()
+        .chain(counts.map(number))
+        .chain(stalled)
+        .chain(events.map(number))
+        .collect()
 }
 
 #[cfg(test)]
@@ -121,7 +160,15 @@ mod tests {
             usage: one("memory.peak", peak),
             stat: one("pgscan", peak / 4096),
             events: one("max", 7),
+            pressure: BTreeMap::from([(
+                "memory.pressure".to_owned(),
+                ["some", "full"].map(|name| (name.to_owned(), pressure(peak))).into(),
+            )]),
         }
+    }
+
+    fn pressure(peak: u64) -> PressureLine {
+        PressureLine { avg10: 0.5, avg60: 0.0, avg300: 0.0, total: peak as f64 / 1024.0 }
     }
 
     #[test]
@@ -137,6 +184,9 @@ mod tests {
         let text = to_text(&["a".to_owned()], &of_profile, 200);
         assert_eq!(words(&text, "web")[1..5], ["2.00", "MiB", "2.00", "MiB"]);
         assert_eq!((words(&text, "3")[1], words(&text, "group")[1]), ("max", "memory.max"));
+        let file =
+            "memory.pressure of web\nsome avg10=0.50 avg60=0.00 avg300=0.00 total=2048\nfull avg10=0.50";
+        assert!(text.contains(file), "{text}");
         assert_eq!(to_text(&["a".to_owned()], &BTreeMap::from([("a".to_owned(), Vec::new())]), 80), "");
     }
 }

@@ -43,8 +43,8 @@ pub struct Sample {
     pub receptions: u64,
     /// Nanoseconds of CPU time of the kswapd daemons.
     pub kswapd: u64,
-    /// Nanoseconds in which memory held up at least one task of the program.
-    pub held_up: u64,
+    /// Nanoseconds in which at least one task waited for memory.
+    pub pressure: u64,
 }
 
 /// The lists of [`Sample::lists`].

@@ -4,6 +4,7 @@
 pub fn number(value: f64, unit: &str) -> String {
     match unit {
         "s" => scaled(value * 1e9, 1000.0, &[" ns", " us", " ms", " s"]),
+        "us" => scaled(value * 1e3, 1000.0, &[" ns", " us", " ms", " s"]),
         "ns" => scaled(value, 1000.0, &[" ns", " us", " ms", " s"]),
         "bytes" => bytes(value),
         "KiB" => bytes(value * 1024.0),

@@ -8,6 +8,7 @@ use mm::stat::Stat;
 use mm::units::PAGE_SIZE;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use std::fmt::{self, Display, Formatter};
 
 /// Which direction is good.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -118,7 +119,7 @@ impl RunRecord {
 }
 
 /// What the files of a control group said at the end of a run.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct GroupRecord {
     /// Its path; groups that the program has made are called by their numbers.
     pub group: String,
@@ -130,6 +131,46 @@ pub struct GroupRecord {
     pub stat: BTreeMap<String, u64>,
     /// memory.events.
     pub events: BTreeMap<String, u64>,
+    /// memory.pressure and io.pressure; empty where the machine does not tell.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub pressure: PressureFiles,
+}
+
+/// Files of pressure by name, and their lines `some` and `full`.
+pub type PressureFiles = BTreeMap<String, BTreeMap<String, PressureLine>>;
+
+/// A line of a file of pressure.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct PressureLine {
+    /// Percent of the last 10 seconds, as Linux averages it.
+    pub avg10: f64,
+    /// Of the last 60 seconds.
+    pub avg60: f64,
+    /// Of the last 300 seconds.
+    pub avg300: f64,
+    /// Microseconds of all time.
+    pub total: f64,
+}
+
+impl PressureLine {
+    /// The mean of several.
+    pub fn mean(lines: &[PressureLine]) -> PressureLine {
+        let of = |pick: fn(&PressureLine) -> f64| lines.iter().map(pick).sum::<f64>() / lines.len() as f64;
+        PressureLine {
+            avg10: of(|line| line.avg10),
+            avg60: of(|line| line.avg60),
+            avg300: of(|line| line.avg300),
+            total: of(|line| line.total),
+        }
+    }
+}
+
+impl Display for PressureLine {
+    /// In the shape that Linux's files have, without the first word.
+    fn fmt(&self, out: &mut Formatter<'_>) -> fmt::Result {
+        let PressureLine { avg10, avg60, avg300, total } = self;
+        write!(out, "avg10={avg10:.2} avg60={avg60:.2} avg300={avg300:.2} total={total:.0}")
+    }
 }
 
 /// A state of memory that a run began with.

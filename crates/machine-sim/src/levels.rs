@@ -27,6 +27,7 @@ impl<P> Simulation<'_, P> {
             swap: (swap.total(), swap.free_slots()),
             generations: mm.generation_pages(),
             kswapd: self.machine().cpus.iter().map(|cpu| cpu.kernel[Class::Kswapd as usize].get()).sum(),
+            pressure: self.machine().sched.borrow_mut().shown_pressure(now),
             processes: &self.process_pages(),
         };
         teller.borrow().tell_without_cpu(now, Happening::Shows(levels));

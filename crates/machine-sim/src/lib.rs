@@ -63,7 +63,7 @@ pub use kernel::{GroupOutcome, GroupSpec, PROCESSES, Processes};
 pub use machine::SimMachine;
 pub use optimum::OptimumReport;
 pub use oracle::OracleReport;
-pub use outcome::{Better, Metric, Outcome, Visited, WorkDone};
+pub use outcome::{Better, Metric, Outcome, Pressure, StallTime, Visited, WorkDone};
 pub use policies::check_policy;
 pub use profile::{ProfileNode, ProfileWork, TaskTime};
 pub use run::run;

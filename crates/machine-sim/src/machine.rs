@@ -28,9 +28,9 @@ use mm::event::Event;
 use mm::knobs::Knob;
 use mm::machine::{
     Asid, Broadcast, Compressor, CpuSet, Flush, Io, Machine, MemoryRange, ObjectPlace, Reads, RemoteCall,
-    Scope, SharedLine, TablePage, Ticket, WaitKey, Work, ZoneSight,
+    Scope, SharedLine, Stall, TablePage, Ticket, WaitKey, Work, ZoneSight,
 };
-use mm::units::{CpuId, Nanos, NodeId, Pfn, SpaceId};
+use mm::units::{CpuId, GroupId, Nanos, NodeId, Pfn, SpaceId};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -661,6 +661,14 @@ impl Machine for SimMachine {
     #[inline]
     fn event(&self, event: Event, args: [u64; 4]) {
         self.observers.event(event, args, || self.context());
+    }
+
+    fn stall(&self, kind: Stall, begins: bool) {
+        self.sched.borrow_mut().stall(self.current.get(), kind, begins);
+    }
+
+    fn space_enters(&self, space: SpaceId, groups: &[GroupId]) {
+        self.sched.borrow_mut().space_enters(self.clock(), space, groups);
     }
 
     fn looks_at_zones(&self) -> bool {

@@ -5,13 +5,15 @@ use crate::histogram::Histogram;
 use crate::machine::SimMachine;
 use crate::moves::MovesReport;
 use crate::observers::Observers;
-use crate::outcome::{Better, Metric, Outcome, WorkDone};
+use crate::outcome::{Better, Metric, Outcome, Pressure, StallTime, WorkDone};
 use crate::placement::PlacementReport;
+use crate::sched::Stalls;
 use crate::simulation::Simulation;
 use crate::spec::Hardware;
 use mm::alloc::Watermark;
 use mm::machine::Work;
 use mm::stat::Stat;
+use mm::units::GroupId;
 use std::cell::Cell;
 
 /// What the run has shown until now.
@@ -20,6 +22,7 @@ pub(crate) fn collect<P>(sim: &Simulation<'_, P>) -> Outcome {
     let observers = &machine.observers;
     let totals = sim.kernel.totals();
     let stats = &sim.mm().mmu().stats;
+    let groups = sim.kernel.group_outcomes();
     let work = |&work: &Work| {
         let count = machine.work[work as usize].get();
         WorkDone { work, count, nanos: count * machine.spec().costs().work(work) / 1000 }
@@ -45,7 +48,9 @@ pub(crate) fn collect<P>(sim: &Simulation<'_, P>) -> Outcome {
         locks: machine.waiting.iter().flat_map(|waiting| waiting.outcomes()).collect(),
         lines: machine.waiting.iter().flat_map(|waiting| waiting.lines()).collect(),
         fragmented: sim.fragmented.clone(),
-        groups: sim.kernel.group_outcomes(),
+        group_pressure: (1..=groups.len()).map(|group| pressure_of(sim, GroupId(group as u16))).collect(),
+        groups,
+        pressure: pressure_of(sim, GroupId(0)),
         oom: sim.mm().oom_reports(),
         signals: sim.kernel.signals(),
         visited: sim.state.borrow().visited.clone(),
@@ -120,6 +125,7 @@ fn metrics<P>(sim: &Simulation<'_, P>) -> Vec<Metric> {
     metrics.count("watermark_high", kept.sum(), "pages", "free memory that kswapd reclaims up to");
     flushes(&mut metrics, machine);
     cpu_time(&mut metrics, machine);
+    pressure(&mut metrics, &pressure_of(sim, GroupId(0)));
     devices(&mut metrics, machine);
     compressed(&mut metrics, sim);
     for (size, stat, value) in sim.mm().mmu().sizes.moved() {
@@ -213,6 +219,29 @@ fn cpu_time(metrics: &mut Metrics, machine: &SimMachine) {
         ("cpu_idle", idle, "CPU time with nothing to run"),
     ] {
         metrics.count(name, picos / 1000, "ns", help);
+    }
+}
+
+/// Pressure stall information of a group, or of the machine (the root), until the program's end.
+fn pressure_of<P>(sim: &Simulation<'_, P>, group: GroupId) -> Pressure {
+    let stalls = sim.machine().sched.borrow().stalls(sim.state.borrow().ended_at, group);
+    let line = |Stalls { total, averages }| StallTime { total: total / 1_000_000, averages };
+    let [some, full, io_some, io_full] = stalls.map(line);
+    Pressure { memory: [some, full], io: [io_some, io_full] }
+}
+
+fn pressure(metrics: &mut Metrics, of: &Pressure) {
+    for (name, line, help) in [
+        ("memory_some", of.memory[0], "time in which a task waited for memory"),
+        ("memory_full", of.memory[1], "time in which tasks waited for memory and none worked"),
+        ("io_some", of.io[0], "time in which a task waited for a device"),
+        ("io_full", of.io[1], "time in which tasks waited for devices and none ran"),
+    ] {
+        metrics.count(&format!("pressure_{name}"), line.total, "us", help);
+        for (seconds, average) in [10, 60, 300].into_iter().zip(line.averages) {
+            let help = "share of such time, as Linux averages it over this many seconds, at the end";
+            metrics.add(&format!("pressure_{name}_avg{seconds}"), average as f64 / 100.0, "%", help);
+        }
     }
 }
 

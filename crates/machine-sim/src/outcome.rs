@@ -60,6 +60,24 @@ pub struct Visited {
     pub text: String,
 }
 
+/// A line of a file of pressure.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+pub struct StallTime {
+    /// Microseconds of all time.
+    pub total: u64,
+    /// Averages over 10, 60 and 300 seconds when the last period of two seconds ended, in hundredths of a percent.
+    pub averages: [u64; 3],
+}
+
+/// Pressure stall information of the machine or of a control group: `some` and `full` of each file.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+pub struct Pressure {
+    /// `memory.pressure`: tasks waited for memory.
+    pub memory: [StallTime; 2],
+    /// `io.pressure`: tasks waited for devices.
+    pub io: [StallTime; 2],
+}
+
 /// What a run has shown, until the end of its last program task.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Outcome {
@@ -97,6 +115,10 @@ pub struct Outcome {
     pub fragmented: Option<Fragmented>,
     /// What control groups have counted, without the root.
     pub groups: Vec<GroupOutcome>,
+    /// Their pressure, in the same order.
+    pub group_pressure: Vec<Pressure>,
+    /// That of the machine.
+    pub pressure: Pressure,
     /// Out-of-memory decisions.
     pub oom: Vec<OomReport>,
     /// Signals that ended tasks, one line each.

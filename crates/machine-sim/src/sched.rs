@@ -25,6 +25,7 @@ mod devices;
 mod fair;
 mod keys;
 mod order;
+mod pressure;
 mod turns;
 
 use busy::Busy;
@@ -33,6 +34,8 @@ pub(crate) use fair::TICK;
 use fair::{Entity, Fair};
 use keys::Map;
 use mm::machine::{Ticket, WaitKey};
+use pressure::Pressure;
+pub(crate) use pressure::Stalls;
 use std::cell::Cell;
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -194,6 +197,7 @@ pub(crate) struct Sched {
     /// Wake-ups so far, by key.
     marks: Map<Key, u64>,
     sleepers: Map<Key, Vec<TaskId>>,
+    pressure: Pressure,
 }
 
 impl Sched {
@@ -226,6 +230,7 @@ impl Sched {
             inserted: 0,
             marks: Map::default(),
             sleepers: Map::default(),
+            pressure: Pressure::of(cpus),
         }
     }
 
@@ -271,6 +276,7 @@ impl Sched {
             woken: false,
             pinned,
         });
+        self.pressure.begin(now, cpu);
         self.enqueue(cpu, id);
         self.note_busy(cpu);
         self.end_idle(cpu, now);
@@ -426,16 +432,18 @@ impl Sched {
                 "task {next} must be ready to run on CPU {cpu}, and run on no other"
             );
             (task.state, task.cpu, task.since) = (State::Running, cpu, now);
+            self.pressure.run(now, cpu, next);
         }
         Some(Picked { task: next, switched: before != Some(next), limit: self.limit(cpu) })
     }
 
     /// A CPU stops running a task.
-    fn leave(&mut self, cpu: usize, task: TaskId, state: State) {
+    fn leave(&mut self, cpu: usize, number: TaskId, state: State) {
         let now = self.clocks[cpu].get();
-        let task = &mut self.tasks[task as usize];
+        let task = &mut self.tasks[number as usize];
         task.state = state;
         task.ran += now - task.since;
+        self.pressure.leave(now, number, state);
     }
 
     /// When the task could run after its last sleep.
@@ -633,6 +641,7 @@ impl Sched {
         let state = &mut self.tasks[task as usize];
         assert!(matches!(state.state, State::Blocked(_)), "task {task} must sleep to be woken");
         *state = Task { cpu, state: State::Ready, ready_at: now, woken, ..*state };
+        self.pressure.wake(now, task, cpu);
         self.enqueue(cpu, task);
         self.note_busy(cpu);
         self.end_idle(cpu, now);
@@ -657,6 +666,7 @@ impl Sched {
         self.queues[cpu].fair.leave(&mut self.tasks[task as usize].fair);
         self.note_busy(cpu);
         self.tasks[task as usize].state = State::Ended;
+        self.pressure.end(self.clocks[cpu].get(), task);
         self.wake(self.clocks[cpu].get(), Key::End(task));
     }
 

@@ -92,6 +92,8 @@ pub struct Levels<'a> {
     pub generations: [[u64; 2]; 4],
     /// Picoseconds of CPU time of the kswapd daemons until now.
     pub kswapd: u64,
+    /// Picoseconds until now in which a task waited for memory: `some` of `/proc/pressure/memory`.
+    pub pressure: u64,
     /// Processes that have not ended.
     pub processes: &'a [ProcessPages],
 }

@@ -161,6 +161,15 @@ pub enum WaitKey {
     Timer,
 }
 
+/// What a task lacks while it stalls.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Stall {
+    /// Memory: the task reclaims or compacts, or waits for a page of the working set that was evicted.
+    Memory,
+    /// A device: while the task sleeps, it waits for a transfer.
+    Io,
+}
+
 /// A claim on the next wake-up. A task takes it before it checks its condition, so that a wake-up in between is not
 /// lost.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -343,6 +352,11 @@ pub trait Machine: Shared {
     /// The current task leaves the innermost scope.
     #[inline]
     fn leave(&self, _scope: Scope) {}
+    /// The current task begins to stall (`true`), or has ended to. For pressure stall information; stalls nest.
+    #[inline]
+    fn stall(&self, _kind: Stall, _begins: bool) {}
+    /// Tasks of a space are in the first of these groups from now on; the others are those above it, without the root.
+    fn space_enters(&self, _space: SpaceId, _groups: &[GroupId]) {}
     /// A trace event. `args` are those that the event's row in the table names.
     #[inline]
     fn event(&self, _event: Event, _args: [u64; 4]) {}

@@ -1,9 +1,9 @@
 //! State of floors 1 and 2, which every room above needs.
 
 use crate::event::Event;
-use crate::frame::FrameTable;
+use crate::frame::{FrameFlags, FrameTable};
 use crate::knobs::Knobs;
-use crate::machine::{Machine, SharedLine, Work};
+use crate::machine::{Machine, SharedLine, Stall, Work};
 use crate::scope::Scope;
 use crate::stat::{SizeStats, Stat, Stats};
 use crate::tier::Tiers;
@@ -78,6 +78,19 @@ impl<M: Machine> Platform<M> {
         Scoped::enter(&self.machine, scope)
     }
 
+    /// The current task stalls until the result is dropped.
+    #[inline]
+    pub(crate) fn stall(&self, kind: Stall) -> Stalled<'_, M> {
+        self.machine.stall(kind, true);
+        Stalled { machine: &self.machine, kind }
+    }
+
+    /// The same for want of memory, if the folio was in the working set when it was evicted.
+    #[inline]
+    pub(crate) fn refault_stall(&self, pfn: Pfn) -> Option<Stalled<'_, M>> {
+        self.frames[pfn].has(FrameFlags::WORKINGSET).then(|| self.stall(Stall::Memory))
+    }
+
     /// Report a trace event.
     #[inline]
     pub fn event(&self, event: Event, args: [u64; 4]) {
@@ -88,6 +101,20 @@ impl<M: Machine> Platform<M> {
     #[inline]
     pub fn node(&self) -> NodeId {
         self.machine.node()
+    }
+}
+
+/// A stall of the current task; it ends when this is dropped.
+#[must_use = "a stall that is dropped at once takes no time"]
+pub(crate) struct Stalled<'a, M: Machine> {
+    machine: &'a M,
+    kind: Stall,
+}
+
+impl<M: Machine> Drop for Stalled<'_, M> {
+    #[inline]
+    fn drop(&mut self) {
+        self.machine.stall(self.kind, false);
     }
 }
 

@@ -6,13 +6,14 @@ use crate::human;
 use crate::locks::{LineRecord, LockRecord};
 use crate::record::{
     Better, BoundRecord, CauseRecord, CostRecord, FragmentedRecord, GroupRecord, LevelRecord, LruGenRecord,
-    Measured, OptimumRecord, OracleRecord, RunRecord, StateRecord, WorkDone, ZoneRecord,
+    Measured, OptimumRecord, OracleRecord, PressureFiles, PressureLine, RunRecord, StateRecord, WorkDone,
+    ZoneRecord,
 };
 use crate::replay;
 use crate::tree::{Share, TaskTime, Tree};
 use machine_sim::{
     BoundLevel, BoundReport, CauseCount, Fragmented, GroupOutcome, LineOutcome, LockOutcome, LockTally,
-    MemoryState, OptimumReport, Outcome, ProfileNode, RunConfig, Visited, ZoneState,
+    MemoryState, OptimumReport, Outcome, Pressure, ProfileNode, RunConfig, StallTime, Visited, ZoneState,
 };
 use mm::reclaim::CommandError;
 use mm::stat::Stat;
@@ -130,12 +131,12 @@ fn record(profile: &str, seed: u64, outcome: &Outcome, warnings: Vec<String>) ->
         lines: outcome.lines.iter().map(line).collect(),
         lru_gen: outcome.visited.iter().map(lru_gen).collect(),
         fragmented: outcome.fragmented.as_ref().map(fragmented),
-        groups: outcome.groups.iter().map(group).collect(),
+        groups: outcome.groups.iter().zip(&outcome.group_pressure).map(group).collect(),
         warnings,
     }
 }
 
-fn group(group: &GroupOutcome) -> GroupRecord {
+fn group((group, pressure): (&GroupOutcome, &Pressure)) -> GroupRecord {
     let named =
         |values: &[(&str, u64)]| values.iter().map(|&(name, value)| (name.to_owned(), value)).collect();
     let limit = |&(name, value): &(&str, u64)| (name.to_owned(), (value != u64::MAX).then_some(value));
@@ -145,7 +146,19 @@ fn group(group: &GroupOutcome) -> GroupRecord {
         usage: named(&group.usage),
         stat: named(&group.stat),
         events: named(&group.events),
+        pressure: pressure_files(pressure),
     }
+}
+
+fn pressure_files(pressure: &Pressure) -> PressureFiles {
+    let line = |stalls: &StallTime| {
+        let [avg10, avg60, avg300] = stalls.averages.map(|average| average as f64 / 100.0);
+        PressureLine { avg10, avg60, avg300, total: stalls.total as f64 }
+    };
+    let file = |name: &str, [some, full]: &[StallTime; 2]| {
+        (name.to_owned(), [("some".to_owned(), line(some)), ("full".to_owned(), line(full))].into())
+    };
+    [file("memory.pressure", &pressure.memory), file("io.pressure", &pressure.io)].into()
 }
 
 fn fragmented(made: &Fragmented) -> FragmentedRecord {

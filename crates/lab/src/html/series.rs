@@ -42,7 +42,7 @@ const QUANTITIES: [Quantity; 7] = [
         shows: Shows::Rate(|sample| sample.receptions),
     },
     Quantity { name: "CPU time of kswapd", unit: "%", shows: Shows::Share(|sample| sample.kswapd) },
-    Quantity { name: "Pressure", unit: "%", shows: Shows::Share(|sample| sample.held_up) },
+    Quantity { name: "Pressure", unit: "%", shows: Shows::Share(|sample| sample.pressure) },
 ];
 
 impl Quantity {
@@ -82,8 +82,8 @@ pub(super) fn series(all: &[Watched]) -> Markup {
             @for quantity in &QUANTITIES[1..] { (panel((quantity.name, quantity.unit), Hold::From, &lines(quantity))) }
         }
         p.faint {
-            "Pressure is the share of time in which memory held up at least one task of the program: it reclaimed or \
-             compacted for itself, or brought a page back from swap. CPU time of kswapd is of one CPU; several nodes \
+            "Pressure is the share of time in which at least one task waited for memory, as in Linux's \
+             /proc/pressure/memory: it reclaimed or compacted, or waited for a page of the working set. CPU time of kswapd is of one CPU; several nodes \
              have a daemon each. Rates and shares are means between two looks at the machine. A CPU may be ahead of a \
              look by what it does in one go, so that the share of a short time may be above 100 %."
         }
@@ -253,7 +253,7 @@ mod tests {
 
     #[test]
     fn rates_are_of_the_time_between_two_samples() {
-        let sample = |nanos, major, held_up| Sample { nanos, major, held_up, ..Sample::default() };
+        let sample = |nanos, major, pressure| Sample { nanos, major, pressure, ..Sample::default() };
         let samples = [sample(0, 0, 0), sample(1000, 2, 500), sample(3000, 2, 500)];
         let [_, _, major, .., pressure] = &QUANTITIES;
         assert_eq!(major.values(&samples), [(1000, 2e6), (3000, 0.0)]);

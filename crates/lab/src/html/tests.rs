@@ -18,7 +18,7 @@ fn watched(profile: &str) -> Watched {
         lists: [step << 12; 4],
         major: step * step,
         kswapd: step * 100,
-        held_up: step * 500,
+        pressure: step * 500,
         ..Sample::default()
     };
     let row = |page, count| UsedRow { process: 0, page, counts: vec![count, 0, count / 2] };

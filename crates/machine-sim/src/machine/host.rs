@@ -33,6 +33,7 @@ impl Host for SimMachine {
             task.number(),
             "the kernel and the scheduler must number tasks in the same order"
         );
+        self.sched.borrow_mut().belong(self.clock(), task.number(), task.space());
         self.new_tasks.borrow_mut().push(task.clone());
         if let Some(profile) = self.observers.tasks() {
             profile.start_task(task.number(), self.clock());

@@ -83,6 +83,7 @@ impl Sched {
         let entity = &mut self.tasks[task as usize].fair;
         self.queues[from].fair.move_away(entity);
         self.queues[to].fair.join(entity);
+        self.pressure.move_to(self.clocks[to].get(), task, to);
         self.enqueue(to, task);
     }
 

@@ -37,6 +37,7 @@ mod mempolicy;
 mod migration;
 mod optimum;
 mod policies;
+mod pressure;
 mod profile;
 mod programs;
 mod races;

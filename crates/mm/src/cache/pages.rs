@@ -123,6 +123,7 @@ impl Cache {
         request: &mut BlockRequest,
     ) {
         let [Some(&(first, _)), Some(&(last, _))] = [places.first(), places.last()] else { return };
+        let _stall = places.iter().find_map(|&(_, pfn)| memory.refault_stall(pfn));
         if f.is_shmem() || !f.extents.lock().holds_all(first.0..last.0 + 1) {
             return places.iter().for_each(|&(_, pfn)| self.fill(memory, f, pfn, request));
         }

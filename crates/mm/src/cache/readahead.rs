@@ -473,6 +473,7 @@ impl Cache {
         request: &mut BlockRequest,
     ) {
         let frame = &memory.frames[pfn];
+        let _stall = memory.refault_stall(pfn);
         let (index, pages) = (frame.page_index(), frame.pages() as u64);
         if !file.is_shmem() && file.extents.lock().holds_all(index.0..index.0 + pages) {
             super::io::submit_read(memory, pfn, file.place(index), request);

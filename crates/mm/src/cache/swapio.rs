@@ -106,6 +106,7 @@ impl Cache {
 /// needs, keeps its content; otherwise the page is in the swap cache, and may be the only place of it from now on.
 pub(super) fn read_slot_into<M: Machine>(memory: &Memory<M>, pfn: Pfn, slot: SwapSlot, keeps: bool) {
     let frame = &memory.frames[pfn];
+    let _stall = memory.refault_stall(pfn);
     if memory.swap.has_zeroes(slot) {
         memory.zero(pfn, 1);
         memory.count(Stat::SwpinZero, 1);
@@ -136,6 +137,7 @@ pub(super) fn read_slot_into<M: Machine>(memory: &Memory<M>, pfn: Pfn, slot: Swa
 /// their content.
 pub(super) fn read_slots_into<M: Machine>(memory: &Memory<M>, pfn: Pfn, first: SwapSlot) {
     let pages = memory.frames[pfn].pages();
+    let _stall = memory.refault_stall(pfn);
     if memory.swap.has_zeroes(first) {
         memory.zero(pfn, pages);
         memory.count(Stat::SwpinZero, i64::from(pages));

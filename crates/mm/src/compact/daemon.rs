@@ -10,7 +10,7 @@ use crate::alloc::{KswapdRequest, Watermark, Zone};
 use crate::event::Event;
 use crate::frame::Mobility;
 use crate::knobs::Knob;
-use crate::machine::{Machine, Scope, WaitKey, ZoneKind};
+use crate::machine::{Machine, Scope, Stall, WaitKey, ZoneKind};
 use crate::migrate::Mode;
 use crate::mm_core::MmCore;
 use crate::stat::Stat;
@@ -53,6 +53,7 @@ fn is_proactive<M: Machine>(core: &MmCore<M>) -> bool {
 /// Make a block of the requested order in each zone of the node.
 pub(super) fn work<M: Machine>(core: &MmCore<M>, node: NodeId, wanted: KswapdRequest) {
     let _scope = core.scope(Scope::Kcompactd);
+    let _stall = core.stall(Stall::Memory);
     let KswapdRequest { order, highest } = wanted;
     core.event(Event::MmCompactionKcompactdWake, [node.0 as u64, order.0 as u64, highest as u64, 0]);
     core.count(Stat::CompactDaemonWake, 1);

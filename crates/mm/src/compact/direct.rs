@@ -4,7 +4,7 @@ use super::zone::compact_zone;
 use super::{Control, Outcome};
 use crate::alloc::{NeedsReclaim, Reserve, Watermark, Zone};
 use crate::frame::Mobility;
-use crate::machine::{Machine, Scope};
+use crate::machine::{Machine, Scope, Stall};
 use crate::migrate::Mode;
 use crate::mm_core::MmCore;
 use crate::reclaim;
@@ -33,6 +33,7 @@ pub struct Made {
 /// Compact the zones that a request can use until one has a block for it above its min watermark.
 pub fn direct<M: Machine>(core: &MmCore<M>, needs: &NeedsReclaim, priority: Priority) -> Made {
     let _scope = core.scope(Scope::TryToCompactPages);
+    let _stall = core.stall(Stall::Memory);
     let outcome = try_zones(core, needs, priority);
     if outcome == Outcome::Skipped {
         return Made { outcome, there: false };

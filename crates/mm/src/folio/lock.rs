@@ -1,7 +1,7 @@
 //! Folio locks, and waiting for locks and write-back.
 
 use crate::frame::FrameFlags;
-use crate::machine::{Machine, Scope, Ticket, WaitKey};
+use crate::machine::{Machine, Scope, Stall, Ticket, WaitKey};
 use crate::memory::Memory;
 use crate::units::*;
 
@@ -70,6 +70,9 @@ impl<M: Machine> Memory<M> {
                 return;
             }
             let _scope = self.scope(Scope::FolioWaitBit);
+            let read = flag == FrameFlags::LOCKED && !frame.has(FrameFlags::UPTODATE);
+            let _refault = read.then(|| self.refault_stall(pfn));
+            let _stall = self.stall(Stall::Io);
             self.machine.wait(ticket, None);
         }
     }

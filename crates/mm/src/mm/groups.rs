@@ -12,6 +12,7 @@ use crate::machine::Machine;
 use crate::reclaim::{self, Retries};
 use crate::stat::GroupStat;
 use crate::units::*;
+use smallvec::SmallVec;
 
 /// The state of a control group, as in its files; sizes in pages unless they say otherwise.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -147,7 +148,15 @@ impl<M: Machine> Mm<M> {
                 return Err(Error::NotFound);
             }
         }
+        self.tell_groups(space, group);
         Ok(())
+    }
+
+    /// Tell the machine which groups a space is in.
+    fn tell_groups(&self, space: SpaceId, group: GroupId) {
+        let groups: SmallVec<[GroupId; 8]> =
+            self.core.lru.groups.upwards(group).take_while(|&group| group != ROOT).collect();
+        self.machine().space_enters(space, &groups);
     }
 
     /// The group that a space is charged to; the root if there is no such space.
@@ -161,6 +170,9 @@ impl<M: Machine> Mm<M> {
         let group = self.core.lru.groups.enter_nearest(intended);
         if group != intended {
             self.spaces.move_to(&self.core, space, group);
+        }
+        if group != ROOT {
+            self.tell_groups(space, group);
         }
     }
 }

@@ -10,7 +10,7 @@ use crate::api::Error;
 use crate::cache::CacheError;
 use crate::compact::{self, Attempts, Outcome, Priority};
 use crate::knobs::Knob;
-use crate::machine::Machine;
+use crate::machine::{Machine, Stall};
 use crate::memory::{AllowedReadAhead, Gfp, Shortage};
 use crate::reclaim::{self, MAX_RECLAIM_RETRIES, Retries};
 use crate::space::{FaultStop, Stop};
@@ -139,7 +139,9 @@ impl<M: Machine> Mm<M> {
                 }
                 Shortage::Group(group) => {
                     self.core.lru.groups.count(group, GroupStat::Max, 1);
+                    let stall = self.core.stall(Stall::Memory);
                     let freed = reclaim::group(&self.core, &self.reclaim, self, group, 1);
+                    drop(stall);
                     rounds += 1;
                     let unmet = unmet("a control group is at its limit", None);
                     if freed == 0 {
@@ -244,6 +246,7 @@ impl<M: Machine> Mm<M> {
     pub(super) fn stay_below_high(&self, group: GroupId, spared: u64) {
         if let Some((over, pages)) = self.core.lru.groups.taken_over_high(group, spared) {
             self.core.lru.groups.count(over, GroupStat::High, 1);
+            let _stall = self.core.stall(Stall::Memory);
             reclaim::group(&self.core, &self.reclaim, self, over, pages);
         }
     }

@@ -7,7 +7,7 @@ use crate::alloc::{COSTLY_ORDER, NeedsReclaim, Reserve, Watermark, Zone, compact
 use crate::event::Event;
 use crate::frame::{FrameFlags, List};
 use crate::knobs::Knob;
-use crate::machine::{Machine, Scope};
+use crate::machine::{Machine, Scope, Stall};
 use crate::mm_core::MmCore;
 use smallvec::SmallVec;
 
@@ -20,6 +20,7 @@ pub fn direct<M: Machine>(
     needs: &NeedsReclaim,
 ) -> u64 {
     let _scope = core.scope(Scope::TryToFreePages);
+    let _stall = core.stall(Stall::Memory);
     let cx = Reclaim { core, state, spaces };
     let zones: SmallVec<[ZoneId; 16]> = usable_zones(core, needs).map(Zone::id).collect();
     cx.throttle_direct(&zones);

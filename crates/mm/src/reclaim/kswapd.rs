@@ -8,7 +8,7 @@ use super::*;
 use crate::alloc::{KswapdRequest, Watermark, compact_gap};
 use crate::event::Event;
 use crate::lru::ROOT;
-use crate::machine::{Machine, Scope, WaitKey};
+use crate::machine::{Machine, Scope, Stall, WaitKey};
 use crate::mm_core::MmCore;
 use std_alloc::vec::Vec;
 
@@ -86,6 +86,7 @@ impl<M: Machine> Reclaim<'_, M> {
     /// Reclaim until the node is balanced. Returns the order for which it is balanced at the end.
     pub(super) fn balance(self, node: NodeId, wanted: KswapdRequest) -> Order {
         let _scope = self.core.scope(Scope::BalancePgdat);
+        let _stall = self.core.stall(Stall::Memory);
         let core = self.core;
         core.event(Event::MmVmscanKswapdWake, [node.0 as u64, wanted.order.0 as u64, 0, 0]);
         core.count(Stat::Pageoutrun, 1);

@@ -2,7 +2,7 @@
 
 use super::Writeback;
 use crate::knobs::Knob;
-use crate::machine::{Machine, Scope, WaitKey, Work};
+use crate::machine::{Machine, Scope, Stall, WaitKey, Work};
 use crate::mm_core::MmCore;
 use crate::primitive::Ordering::Relaxed;
 use crate::stat::Stat;
@@ -88,6 +88,7 @@ pub(crate) fn balance_dirty<M: Machine>(core: &MmCore<M>, state: &Writeback, fil
         if dirty <= limits.freerun() || core.machine.stopping() {
             return slept;
         }
+        let _stall = core.stall(Stall::Io);
         if dirty <= limits.dirty {
             let ticket = core.machine.ticket(WaitKey::Timer);
             core.machine.wait(ticket, Some(core.machine.now() + limits.pause(dirty)));

@@ -29,7 +29,7 @@ pub(crate) use zswap::zswap;
 use crate::cache::BlockRequest;
 use crate::cache::tree::{MAX_INDEX, TreeMark};
 use crate::frame::{FrameFlags, Owner};
-use crate::machine::{Machine, Scope};
+use crate::machine::{Machine, Scope, Stall};
 use crate::mm_core::MmCore;
 use crate::primitive::{AtomicBool, AtomicU32};
 use crate::stat::Stat;
@@ -141,6 +141,7 @@ fn write_folio<M: Machine>(
 fn wait_for_queue<M: Machine>(core: &MmCore<M>) {
     core.machine.resched();
     while core.stats.read(Stat::NrWriteback) > QUEUE_PAGES && !core.machine.stopping() {
+        let _stall = core.stall(Stall::Io);
         core.cache.wait_for_a_write(core, core.machine.now() + PATIENCE);
     }
 }

@@ -1,16 +1,14 @@
 //! Watches a run and keeps what it was like in time. What is kept has a bounded size: when it is full, every second
 //! sample goes and two columns become one, so that a long run has coarser pictures, not larger ones.
 
-mod pressure;
 #[cfg(test)]
 mod tests;
 mod uses;
 
 use crate::history::{History, Sample};
-use machine_sim::{Happening, Levels, Moment, NewTask, Stop, Timeline};
+use machine_sim::{Happening, Levels, Moment, NewTask, Timeline};
 use mm::stat::Stat;
 use mm::units::PAGE_SIZE;
-use pressure::Pressure;
 use std::collections::BTreeMap;
 use uses::Counted;
 
@@ -23,7 +21,6 @@ const FIRST_PACE: u64 = 10_000_000;
 pub struct Historian {
     samples: Vec<Sample>,
     pace: u64,
-    pressure: Pressure,
     uses: Counted,
     /// The process that each space belongs to.
     processes: BTreeMap<u32, u32>,
@@ -34,7 +31,6 @@ impl Default for Historian {
         Historian {
             samples: Vec::new(),
             pace: FIRST_PACE,
-            pressure: Pressure::default(),
             uses: Counted::default(),
             processes: BTreeMap::new(),
         }
@@ -77,7 +73,7 @@ impl Historian {
             rounds: count(Stat::NrTlbRemoteFlush),
             receptions: count(Stat::NrTlbRemoteFlushReceived),
             kswapd: levels.kswapd / 1000,
-            held_up: self.pressure.until(at.picos) / 1000,
+            pressure: levels.pressure / 1000,
         });
     }
 }
@@ -86,13 +82,9 @@ impl Timeline for Historian {
     fn happens(&mut self, at: Moment, what: Happening<'_>) {
         match what {
             Happening::Uses { space, page, count } => self.uses.add(at.picos, (space, page), count),
-            Happening::Begins(task, NewTask::Program { process, space, .. }) => {
+            Happening::Begins(_, NewTask::Program { process, space, .. }) => {
                 self.processes.insert(space, process);
-                self.pressure.begin(task);
             }
-            Happening::Enters(scope) => self.pressure.enter(at, scope),
-            Happening::Leaves(scope) => self.pressure.leave(at, scope),
-            Happening::Stops(Stop::Ends) => self.pressure.end(at),
             Happening::Shows(levels) => self.look(at, &levels),
             _ => {}
         }

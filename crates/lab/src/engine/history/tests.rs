@@ -30,7 +30,7 @@ fn a_history_ends_with_what_the_run_counted() {
     let flushes = (counter("nr_tlb_remote_flush"), counter("nr_tlb_remote_flush_received"));
     assert_eq!((last.rounds, last.receptions), flushes);
     assert_eq!(last.kswapd as f64, record.metric("cpu_kswapd"));
-    assert!(last.kswapd > 0 && last.held_up > 0 && last.held_up < last.nanos, "{last:?}");
+    assert!(last.kswapd > 0 && last.pressure > 0 && last.pressure < last.nanos, "{last:?}");
     assert_eq!(last.generations, [0; 4], "this policy has no generations");
     let used = history.uses.rows.iter().flat_map(|row| &row.counts).sum::<u64>();
     assert_eq!(used, record.work.accesses);
@@ -46,7 +46,7 @@ fn samples_are_few_and_in_the_order_of_time() {
     let grows = |count: fn(&crate::history::Sample) -> u64| samples.is_sorted_by_key(count);
     assert!(grows(|sample| sample.faults) && grows(|sample| sample.major));
     assert!(grows(|sample| sample.rounds) && grows(|sample| sample.receptions));
-    assert!(grows(|sample| sample.held_up) && grows(|sample| sample.kswapd));
+    assert!(grows(|sample| sample.pressure) && grows(|sample| sample.kswapd));
     let half = &samples[samples.len() / 2];
     assert!(half.free < 8 << 20 && half.generations.iter().sum::<u64>() > 1 << 20, "{half:?}");
 }

@@ -20,7 +20,7 @@ use crate::api::{AccessKind, FaultDone, FaultError};
 use crate::cache::CacheError;
 use crate::frame::{FolioPages, Frame};
 use crate::knobs::{FaultForm, Knob};
-use crate::machine::{Machine, Scope, SharedLine, WaitKey, Work};
+use crate::machine::{Machine, Scope, SharedLine, Stall, WaitKey, Work};
 use crate::memory::{AllocCause, Gfp, Shortage};
 use crate::mm_core::MmCore;
 use crate::stat::{GroupStat, Stat};
@@ -173,6 +173,7 @@ impl<M: Machine> Fault<'_, M> {
         let ticket = self.core.unlock_ticket(head);
         drop(tables);
         let _scope = self.core.scope(Scope::MigrationEntryWait);
+        let _stall = self.core.stall(Stall::Io);
         self.core.machine.wait(ticket, None);
     }
 
