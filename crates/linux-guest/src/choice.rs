@@ -4,7 +4,7 @@ use alloc::boxed::Box;
 use alloc::format;
 use alloc::string::String;
 use program::named::{NameError, NameParts};
-use program::{Named, Os, Program, Role, Signal};
+use program::{FileSpec, Named, Os, Program, Role, Signal};
 use trace::event::ThreadId;
 use trace::{Replay, Unpacked};
 
@@ -36,6 +36,15 @@ impl Choice {
     /// Whether the out-of-memory killer may kill it without the run having failed.
     pub fn may_be_oom_killed(&self) -> bool {
         matches!(self, Choice::Named(program) if program.may_be_oom_killed())
+    }
+
+    /// Files that are there before the program begins. A built-in program's come into being at their first use.
+    pub fn files(&self) -> impl Iterator<Item = FileSpec<'_>> {
+        let replay = match self {
+            Choice::Named(_) => None,
+            Choice::Trace(replay) => Some(replay),
+        };
+        replay.into_iter().flat_map(|replay| replay.files())
     }
 
     /// A note for readers of the run's numbers, after the task has ended.

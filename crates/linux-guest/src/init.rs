@@ -185,6 +185,7 @@ pub fn main() -> ! {
         true => Default::default(),
         false => (os::probe(state), disks::probe(config.cpus)),
     };
+    must("the files of the program", state.make_files());
     let hidden_memory = memory::leave(&config.pages).unwrap_or_else(|(node, free)| {
         report::bad(format_args!("node {node}: {free} pages are free, fewer than {}", config.pages[node]))
     });

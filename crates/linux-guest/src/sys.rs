@@ -37,6 +37,7 @@ pub mod nr {
     pub const MLOCK: u64 = 149;
     pub const MLOCKALL: u64 = 151;
     pub const CHROOT: u64 = 161;
+    pub const SYNC: u64 = 162;
     pub const MOUNT: u64 = 165;
     pub const SWAPON: u64 = 167;
     pub const IOPL: u64 = 172;

@@ -32,7 +32,7 @@ pub struct RunState {
     pub levels: Lock<Levels>,
     /// Held while a file is created.
     pub creation: Lock<()>,
-    /// KiB written past the page cache to create files, which the program did not write.
+    /// KiB written past the page cache during the run to create files, which the program did not write.
     pub created_kib: AtomicU64,
     /// Faults of processes on the guest's own memory.
     pub own_faults: AtomicU64,

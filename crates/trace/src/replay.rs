@@ -25,7 +25,7 @@ use program::{Access, FileSpec, Os, Program, Role, Signal, TaskHandle};
 use spin::Mutex;
 
 use crate::event::{Event, FileId, PAGE_SHIFT, Run, ThreadId};
-use crate::header::{Header, Place};
+use crate::header::{FileInfo, Header, Place};
 use crate::source::{Events, Source};
 
 /// First nap of a waiting task in nanoseconds, and the longest.
@@ -208,6 +208,11 @@ impl<S: Source> Replay<S> {
         (!notes.is_empty()).then(|| notes.join("; "))
     }
 
+    /// The files that were there before the program began. The others it made itself, or found empty.
+    pub fn files(&self) -> impl Iterator<Item = FileSpec<'_>> {
+        self.header().files.iter().filter(|file| file.size > 0).map(spec)
+    }
+
     fn begin(&self) {
         self.seen.iter().for_each(|seen| seen.store(ENDED, Ordering::Relaxed));
         self.marks.iter().for_each(|marks| marks.store(0, Ordering::Relaxed));
@@ -290,6 +295,12 @@ impl<S: Source> Program for Replay<S> {
         task.end(result.is_err());
         result
     }
+}
+
+/// How the replay opens a file.
+fn spec(file: &FileInfo) -> FileSpec<'_> {
+    let in_memory = file.place == Place::Memory;
+    FileSpec { name: &file.name, size: file.size, in_memory, writable: true }
 }
 
 /// One thread being replayed.
@@ -490,9 +501,7 @@ impl<O: Os, S: Source> Task<'_, O, S> {
             return Ok(known.fd);
         }
         let info = self.replay.header().file(file).ok_or(Errno::NoEnt)?;
-        let in_memory = info.place == Place::Memory;
-        let spec = FileSpec { name: &info.name, size: info.size, in_memory, writable: true };
-        let fd = self.os.open(spec)?;
+        let fd = self.os.open(spec(info))?;
         self.replay.open.lock()[self.process].insert(file, Descriptor { fd, uses });
         Ok(fd)
     }

@@ -290,6 +290,19 @@ fn a_thread_makes_the_calls_that_were_recorded() {
 
 /// Before anything else happens in it, each process is told what its pages will hold.
 #[test]
+fn files_that_were_there_before_are_those_with_content() {
+    let folder = tempfile::tempdir().unwrap();
+    let replay = replay_of(&folder.path().join("files.pft"), |writer| {
+        writer.add_file("/var/x.db", 5000, Place::Regular);
+        writer.add_file("/var/new", 0, Place::Regular);
+        writer.add_file("/dev/shm/y", 4096, Place::Memory);
+        writer.add_process(None);
+    });
+    let files: Vec<_> = replay.files().map(|file| (file.name, file.size, file.in_memory)).collect();
+    assert_eq!(files, [("x.db", 5000, false), ("y", 4096, true)]);
+}
+
+#[test]
 fn pages_are_told_of_before_their_first_store() {
     let folder = tempfile::tempdir().unwrap();
     let replay = replay_of(&folder.path().join("contents.pft"), |writer| {
