@@ -6,7 +6,7 @@
 
 use crate::kernel::{self, Kind};
 use crate::knobs::FlushPolicy;
-use crate::tool::Tool;
+use crate::tool::{self, Tool};
 use std::collections::VecDeque;
 use std::path::Path;
 use std::process::{Command, ExitCode, Output, Stdio};
@@ -248,7 +248,7 @@ fn cases(faulty: &Path, filter: &str) -> Vec<Case> {
 
 /// Run `cargo xtask boot-test [FILTER]`.
 pub fn test(filter: &str) -> ExitCode {
-    Tool::System.provide();
+    tool::provide(&[Tool::System], false);
     if !Tool::System.is_there() {
         println!("boot-test: skipped, because {} is missing", Tool::System.package());
         return ExitCode::SUCCESS;

@@ -30,7 +30,10 @@ const HELP: &str = "\
 Usage: cargo xtask TASK
 
 Tasks:
-  test           every check and test: format, lints, documents, unit, property and end-to-end tests
+  test [--install]
+                 every check and test: format, lints, documents, unit, property and end-to-end tests; where it may, it
+                 installs the Debian packages that they need, after a question if it is started at a terminal
+                 (--install: without)
   quick          format, lints and tests only, in one feature set
   properties [N] the property tests with N new random cases each (20000)
   bench [ARGS]   the benchmarks; ARGS go to them
@@ -71,10 +74,9 @@ fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let words: Vec<&str> = args.iter().map(String::as_str).collect();
     match words.as_slice() {
-        ["test" | "ci"] => {
-            tool::Tool::ALL.into_iter().for_each(tool::Tool::provide);
-            run_all(&all())
-        }
+        ["test" | "ci"] => test(false),
+        ["test" | "ci", "--install"] => test(true),
+        ["test" | "ci", ..] => usage("test takes --install, or nothing"),
         ["quick"] => run_all(&[quick()]),
         ["properties"] => run_all(&[properties("20000")]),
         ["properties", cases] if cases.parse::<u32>().is_ok() => run_all(&[properties(cases)]),
@@ -119,6 +121,12 @@ fn main() -> ExitCode {
 fn usage(problem: &str) -> ExitCode {
     eprint!("xtask: {problem}\n{HELP}");
     ExitCode::from(2)
+}
+
+/// Every check and test.
+fn test(install: bool) -> ExitCode {
+    tool::provide(&tool::Tool::ALL, install);
+    run_all(&all())
 }
 
 /// Find changes that no test notices. The program is separate, as it needs crates that nothing else here does.
@@ -212,6 +220,7 @@ fn images() -> Vec<Step> {
     ];
     steps.extend(kernel::checks());
     steps.push(Step::cargo("the release build", ["build", "--release"]));
+    steps.push(Step::cargo("a policy from outside", POLICY_FROM_OUTSIDE));
     steps.push(Step::xtask("instructions", ["instructions"]));
     steps.push(Step::xtask("what the random program meets", ["soak", "--cover"]));
     steps.push(Step::xtask("counts beside Linux's", ["truth"]));
@@ -219,6 +228,23 @@ fn images() -> Vec<Step> {
     steps.extend(linux::checks());
     steps
 }
+
+/// A run with a replacement policy that is a crate of its own.
+const POLICY_FROM_OUTSIDE: [&str; 13] = [
+    "run",
+    "--release",
+    "--",
+    "--policy-crate",
+    "examples/policy",
+    "run",
+    "zipf:8M",
+    "--memory",
+    "50%",
+    "--profile",
+    "custom",
+    "--machine",
+    "small",
+];
 
 /// A command in the workspace of the example of docs/embedding.md.
 fn in_example(name: &'static str, args: &[&'static str]) -> Step {

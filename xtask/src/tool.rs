@@ -1,6 +1,7 @@
 //! The tools that cargo cannot provide: QEMU's user-mode emulator, which the tests of the recorder need, its emulator
 //! of a whole PC, on which the kernel boots, valgrind, which counts instructions, and a browser, which shows pages.
 
+use std::io::IsTerminal;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
@@ -56,28 +57,48 @@ impl Tool {
             .is_some_and(|path| std::env::split_paths(&path).any(|dir| dir.join(self.program()).is_file()))
     }
 
-    /// Install it if that is possible without a prompt; otherwise print the command that does it. Never fails: the
-    /// tests that need it are skipped if it is missing.
-    pub fn provide(self) {
-        if self.is_there() {
-            return;
-        }
-        let (program, package) = (self.program(), self.package());
-        let debian = Path::new("/etc/debian_version").exists();
-        if debian
-            && is_root()
-            && apt_get(&["update"])
-            && apt_get(&["install", "-y", "--no-install-recommends", package])
-        {
-            eprintln!("xtask: installed {package}");
-        }
-        if !self.is_there() {
-            eprintln!(
-                "xtask: {program} is missing, so {} is not tested; on Debian: sudo apt-get install {package}",
-                self.purpose()
-            );
+    /// Say that it is missing, and which command installs it.
+    fn tell_missing(self) {
+        eprintln!(
+            "xtask: {} is missing, so {} is not tested; on Debian: sudo apt-get install {}",
+            self.program(),
+            self.purpose(),
+            self.package()
+        );
+    }
+}
+
+/// Install what is missing of these, if that is possible without a password: at a terminal after a question, unless
+/// `install` answers it. Never fails: the tests that need what is still missing are skipped, with the command that
+/// installs it.
+pub fn provide(tools: &[Tool], install: bool) {
+    let missing = || tools.iter().copied().filter(|tool| !tool.is_there());
+    let packages: Vec<&str> = missing().map(Tool::package).collect();
+    let possible = !packages.is_empty() && Path::new("/etc/debian_version").exists() && is_root();
+    if possible && (install || agrees(&packages)) {
+        let words = [&["install", "-y", "--no-install-recommends"], &packages[..]].concat();
+        if apt_get(&["update"]) && apt_get(&words) {
+            eprintln!("xtask: installed {}", packages.join(", "));
         }
     }
+    missing().for_each(Tool::tell_missing);
+}
+
+/// Whether the person at the terminal wants these packages. Where there is none, as on a server, they are wanted.
+fn agrees(packages: &[&str]) -> bool {
+    if !std::io::stdin().is_terminal() {
+        return true;
+    }
+    eprint!(
+        "xtask: install {} by apt-get? Without them, some tests are skipped. [y/N] ",
+        packages.join(", ")
+    );
+    let mut answer = String::new();
+    std::io::stdin().read_line(&mut answer).is_ok() && is_yes(&answer)
+}
+
+fn is_yes(answer: &str) -> bool {
+    ["y", "yes"].contains(&answer.trim().to_lowercase().as_str())
 }
 
 /// What could not be tested because a tool is missing, for the last line of a task.
@@ -97,4 +118,15 @@ fn apt_get(args: &[&str]) -> bool {
     let mut command = Command::new("apt-get");
     command.args(args).env("DEBIAN_FRONTEND", "noninteractive").stdin(Stdio::null()).stdout(Stdio::null());
     command.status().is_ok_and(|status| status.success())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_yes;
+
+    #[test]
+    fn only_a_yes_is_one() {
+        assert!(["y\n", "Yes\n", "Y"].into_iter().all(is_yes));
+        assert!(!["", "\n", "n\n", "yesterday\n"].into_iter().any(is_yes));
+    }
 }
