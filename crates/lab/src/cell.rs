@@ -5,7 +5,7 @@ use crate::error::Result;
 use crate::history::Watched;
 use crate::profile::Profile;
 use crate::record::RunRecord;
-use crate::replay::shell_line;
+use crate::replay::{self, shell_line};
 use std::sync::{Arc, Mutex};
 
 /// A cell of a grid.
@@ -76,9 +76,8 @@ impl Cell {
         let RunConfig { memory, fragment, groups, swap, bound, optimum, moves, placement, preempt, .. } =
             &self.config;
         let option = |flag: &str, value: String| [flag.to_owned(), value];
-        let mut words = ["pagefold", "run", &self.program_name, "--machine", &self.machine_name]
-            .map(str::to_owned)
-            .to_vec();
+        let mut words = replay::first_words();
+        words.extend(["run", &self.program_name, "--machine", &self.machine_name].map(str::to_owned));
         words.extend(memory.iter().flat_map(|bytes| option("--memory", bytes.to_string())));
         words.extend(option("--profile", self.profile.name.clone()));
         // Settings of the profile itself are in its name; repeating them changes nothing.

@@ -41,6 +41,8 @@ pub struct Sample {
     pub rounds: u64,
     /// Flushes of CPUs for such a request.
     pub receptions: u64,
+    /// Folios that a policy that proposes let reclaim have, and those that it moved instead.
+    pub decisions: [u64; 2],
     /// Nanoseconds of CPU time of the kswapd daemons.
     pub kswapd: u64,
     /// Nanoseconds in which at least one task waited for memory.

@@ -55,6 +55,22 @@ impl Listing {
         self.rows.iter().any(|row| row[0] == name)
     }
 
+    /// For documents: a table of Markdown.
+    pub fn to_markdown(&self) -> String {
+        let cells = |cells: Vec<String>| format!("| {} |\n", cells.join(" | "));
+        let text = |value: &Value| match value {
+            Value::String(text) => text.replace('|', "\\|"),
+            other => other.to_string(),
+        };
+        let first_as_code = |row: &Vec<Value>| {
+            let name = format!("`{}`", text(&row[0]));
+            cells(std::iter::once(name).chain(row[1..].iter().map(text)).collect())
+        };
+        let head = cells(self.columns.iter().map(|&column| column.to_owned()).collect());
+        let rule = format!("|{}\n", " --- |".repeat(self.columns.len()));
+        head + &rule + &self.rows.iter().map(first_as_code).collect::<String>()
+    }
+
     /// For scripts: an array of objects.
     pub fn to_json(&self) -> Value {
         let object = |row: &Vec<Value>| {

@@ -1,5 +1,6 @@
 //! Profiles: named sets of knobs. A profile is written `NAME` or `NAME+knob=value+knob=value`.
 
+use crate::engine::custom_policy;
 use crate::error::{Error, Result};
 use crate::size::parse_bytes;
 use crate::suggest;
@@ -147,22 +148,31 @@ const LAST: &[Preset] = &[
     },
 ];
 
-/// What chooses each of the policies that propose.
-static CHOOSE: [[(Knob, u64); 1]; RIVALS.len()] = {
-    let mut choose = [[(Knob::ReclaimPolicy, 0)]; RIVALS.len()];
+/// What chooses each of the policies that propose, and the one from outside.
+static CHOOSE: [[(Knob, u64); 1]; RIVALS.len() + 1] = {
+    let mut choose = [[(Knob::ReclaimPolicy, 0)]; RIVALS.len() + 1];
     let mut i = 0;
-    while i < RIVALS.len() {
+    while i < choose.len() {
         choose[i][0].1 = PolicyKind::Proposed(i as u8).value();
         i += 1;
     }
     choose
 };
 
+/// The name of the policy from outside.
+const CUSTOM: &str = "custom";
+
 /// All presets.
 pub static PRESETS: LazyLock<Vec<Preset>> = LazyLock::new(|| {
     let proposed = RIVALS.iter().zip(&CHOOSE);
     let proposed = proposed.map(|(rival, knobs)| Preset { name: rival.name, help: rival.help, knobs });
-    FIRST.iter().copied().chain(proposed).chain(LAST.iter().copied()).collect()
+    let custom = Preset {
+        name: CUSTOM,
+        help: "the replacement policy of --policy-crate",
+        knobs: &CHOOSE[RIVALS.len()],
+    };
+    let custom = custom_policy().map(|_| custom);
+    FIRST.iter().copied().chain(proposed).chain(custom).chain(LAST.iter().copied()).collect()
 });
 
 /// A parsed profile.
@@ -180,6 +190,9 @@ impl Profile {
         let mut parts = text.split('+');
         let name = parts.next().unwrap_or_default();
         let preset = PRESETS.iter().find(|preset| preset.name == name).ok_or_else(|| {
+            if name == CUSTOM {
+                return no_custom_policy("the profile 'custom'");
+            }
             Error::Input(suggest::unknown("profile", name, PRESETS.iter().map(|p| p.name), "profiles"))
         })?;
         let mut knobs = common.to_vec();
@@ -226,6 +239,13 @@ fn goes_on(setting: &str, part: &str) -> bool {
     })
 }
 
+/// The error of a choice of a policy that is not there.
+fn no_custom_policy(choice: &str) -> Error {
+    Error::Input(format!(
+        "{choice} needs a policy of your own: 'pagefold --policy-crate DIR ...' has one (docs/policies.md)"
+    ))
+}
+
 /// Parse `KNOB=VALUE`.
 pub fn parse_setting(text: &str) -> Result<(Knob, u64)> {
     let Some((name, value)) = text.split_once('=') else {
@@ -236,7 +256,11 @@ pub fn parse_setting(text: &str) -> Result<(Knob, u64)> {
         Knob::from_name(name).ok_or_else(|| Error::Input(suggest::unknown("knob", name, names, "knobs")))?;
     let info = knob.info();
     if let Some(value) = info.value_of(value) {
-        return Ok((knob, value));
+        let is_custom = (knob, value) == CHOOSE[RIVALS.len()][0];
+        return match is_custom && custom_policy().is_none() {
+            true => Err(no_custom_policy(text)),
+            false => Ok((knob, value)),
+        };
     }
     let number = parse_bytes(value).map_err(|_| {
         Error::Input(match info.words {
@@ -293,6 +317,8 @@ mod tests {
             ("classic+vm.swappiness=ten", "must be a whole number"),
             ("classic+vm.swappiness=-1", "must be a whole number"),
             ("classic+vm.swappiness=201", "between 0 and 200"),
+            ("custom", "the profile 'custom' needs a policy of your own"),
+            ("classic+reclaim.policy=custom", "pagefold --policy-crate DIR"),
         ] {
             let message = Profile::parse(text, &[]).unwrap_err().to_string();
             assert!(message.contains(expected), "{text}: {message}");

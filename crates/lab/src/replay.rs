@@ -2,10 +2,18 @@
 
 use std::any::Any;
 use std::cell::RefCell;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::sync::{Mutex, OnceLock};
 
 /// Whether a run of this process has panicked.
 static FAILED: AtomicBool = AtomicBool::new(false);
+
+/// The user's file that says what options are that a command does not give.
+static DEFAULTS: OnceLock<PathBuf> = OnceLock::new();
+
+/// Words that commands need before their name.
+static NEEDED: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
 thread_local! {
     /// The command that replays what this thread is running.
@@ -39,6 +47,32 @@ pub fn install_panic_hook() {
         }
         std::process::exit(1);
     }));
+}
+
+/// The user's file of defaults. Commands that replay a run have all that counts written out, and say that they hold
+/// without it.
+pub fn note_defaults(file: &Path) {
+    DEFAULTS.get_or_init(|| file.to_owned());
+}
+
+/// The words of a command that was typed, with the file of defaults that it holds with.
+pub fn typed(words: impl IntoIterator<Item = String>) -> Vec<String> {
+    let with = DEFAULTS.get().map(|file| format!("PAGEFOLD_CONFIG={}", file.display()));
+    with.into_iter().chain(["pagefold".to_owned()]).chain(words).collect()
+}
+
+/// The first words of a command that replays something.
+pub fn first_words() -> Vec<String> {
+    let without = DEFAULTS.get().map(|_| "PAGEFOLD_CONFIG=");
+    let mut words: Vec<String> = without.into_iter().chain(["pagefold"]).map(str::to_owned).collect();
+    words.extend(NEEDED.lock().expect("no thread panics while it reads").iter().cloned());
+    words
+}
+
+/// From now on, commands that replay a run have this option.
+pub fn needs(option: &str, value: &str) {
+    let mut needed = NEEDED.lock().expect("no thread panics while it reads");
+    needed.extend([option, value].map(str::to_owned));
 }
 
 /// What a panic says: a text, or one that was put together.

@@ -7,7 +7,7 @@ use crate::locks::{self, LineRecord, LockRecord};
 use crate::metrics::{Metric, rows_of};
 use crate::profile::Profile;
 use crate::record::{Better, FragmentedRecord, LruGenRecord, OracleRecord, RunRecord, WorkDone};
-use crate::replay::shell_line;
+use crate::replay::{self, shell_line};
 use crate::statistics::{self, Change, Interval};
 use crate::tree::Tree;
 use serde::{Deserialize, Serialize};
@@ -76,7 +76,8 @@ impl Setup {
         let many = |flag: &'static str, values: &[String]| {
             values.iter().flat_map(move |value| option(flag, value)).collect::<Vec<_>>()
         };
-        let mut words = vec!["pagefold".to_owned(), self.command.clone(), self.program.clone()];
+        let mut words = replay::first_words();
+        words.extend([self.command.clone(), self.program.clone()]);
         words.extend(option("--machine", &self.machine));
         words.extend(self.memory.iter().flat_map(|bytes| option("--memory", &bytes.to_string())));
         match (&self.base, &self.profiles[..]) {
@@ -223,6 +224,8 @@ pub struct SummaryRow {
     pub change_pct: Option<f64>,
     /// Its interval.
     pub change_ci_pct: Option<Interval>,
+    /// Its interval by the bootstrap; `null` also with fewer than eight runs.
+    pub change_bootstrap_pct: Option<Interval>,
     /// Whether the difference is significant. (Not printed: `diff_ci` shows it.)
     #[serde(skip)]
     pub significant: bool,
@@ -300,6 +303,12 @@ impl Summary {
 }
 
 impl SummaryRow {
+    /// The bootstrap's interval, if one of the two excludes no change and the other does not.
+    pub fn contradiction(&self) -> Option<Interval> {
+        let [low, high] = self.change_bootstrap_pct?;
+        ((low > 0.0 || high < 0.0) != self.significant).then_some([low, high])
+    }
+
     /// Whether the interval is narrower than a quarter of the change or 5 %, or the metric is none of those that
     /// decide.
     pub fn is_precise(&self) -> bool {
@@ -348,6 +357,10 @@ fn compare(metric: &Metric, setup: &Setup, by_profile: &[Vec<&RunRecord>]) -> Ve
         let change = (!is_base).then(|| Change::of(&values[0], value));
         let percent = change.zip(metric.better).map(|(change, better)| better.of(&change));
         let (change_pct, change_ci_pct) = percent.unwrap_or_default();
+        let better = metric.better.filter(|_| !is_base);
+        let change_bootstrap_pct = better.and_then(|better| {
+            Some(better.percent_interval(statistics::bootstrap::ratio(&values[0], value)?))
+        });
         SummaryRow {
             metric: metric.name.clone(),
             profile: profile.clone(),
@@ -360,6 +373,7 @@ fn compare(metric: &Metric, setup: &Setup, by_profile: &[Vec<&RunRecord>]) -> Ve
             ratio: change.and_then(|change| change.ratio),
             change_pct,
             change_ci_pct,
+            change_bootstrap_pct,
             significant: change.is_some_and(|change| change.is_significant()),
         }
     })

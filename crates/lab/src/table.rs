@@ -209,7 +209,23 @@ fn about_changes(summary: &Summary) -> String {
         human::plural(tried as u64, "change", "changes"),
         tried as f64 * (1.0 - summary.confidence)
     );
-    text + &about_runs(summary)
+    text + &about_contradictions(summary) + &about_runs(summary)
+}
+
+/// Where the bootstrap has another opinion of a star.
+fn about_contradictions(summary: &Summary) -> String {
+    let told = |row: &SummaryRow| {
+        let [low, high] = row.contradiction()?;
+        Some(format!("{} ({}) [{low:+.2}, {high:+.2}]", row.metric, row.profile))
+    };
+    let told: Vec<String> = summary.rows.iter().filter_map(told).collect();
+    match &told[..] {
+        [] => String::new(),
+        told => format!(
+            "bootstrap: its interval (BCa), which takes no distribution for normal, says otherwise of {}\n",
+            told.join(", ")
+        ),
+    }
 }
 
 /// Why there are no more runs.

@@ -243,6 +243,7 @@ fn benchmark_is_compared_with_linux() {
 /// The counts of the simulated twin, as a guest would print them.
 fn twin(line: &str) -> (String, BTreeMap<&'static str, i64>) {
     let mut command = Command::new(env!("CARGO_BIN_EXE_pagefold"));
+    command.env("PAGEFOLD_CONFIG", "");
     let output = command.arg("run").args(line.split_whitespace()).output().expect("the binary runs");
     let json: Value =
         serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{}", fake::text(output.stderr)));

@@ -132,6 +132,8 @@ counters! {
     WorkingsetRestoreAnon "workingset_restore_anon" "such pages that had been active before, anonymous";
     WorkingsetRestoreFile "workingset_restore_file" "such pages that had been active before, file";
     WorkingsetNodereclaim "workingset_nodereclaim" "tree nodes of shadows freed";
+    PolicyTaken "policy_taken" "folios that a policy that proposes let reclaim have";
+    PolicyMoved "policy_moved" "folios that it moved instead when it was asked";
     PolicyWrong "policy_wrong" less "answers of a policy that proposes which named no list, or an empty one";
     PolicyFallback "policy_fallback" less "times that its proposals led to no eviction, and folios were taken in order";
     CompactMigrateScanned "compact_migrate_scanned" less "pages that compaction looked at in search of something to move";

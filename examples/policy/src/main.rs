@@ -1,18 +1,16 @@
 //! Two custom page-replacement policies, compared with those that come with Pagefold and with the minimum number
 //! of refaults.
 
-mod cheapest;
-mod twice;
-
 use machine_sim::{MachineSpec, OptimumReport, RunConfig, RunError, run};
 use mm::knobs::Knob;
 use mm::policy::MakePolicy;
+use policy::{Cheapest, policy};
 use program::builtin;
 
 /// Creates an instance for each list vector.
-const TWICE: MakePolicy = || Box::new(twice::Twice);
+const TWICE: MakePolicy = policy;
 /// Likewise.
-const CHEAPEST: MakePolicy = || Box::new(cheapest::Cheapest);
+const CHEAPEST: MakePolicy = || Box::new(Cheapest);
 
 /// The policies to compare: the word of each in the knob `reclaim.policy`, and what "custom" means.
 const POLICIES: [(&str, &str, MakePolicy); 5] = [

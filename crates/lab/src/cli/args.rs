@@ -22,11 +22,15 @@ use super::tracing::{InfoArgs, RecordArgs};
 use super::truth::TruthArgs;
 use super::tune::TuneArgs;
 use clap::{Parser, Subcommand};
+use std::path::PathBuf;
 
 /// See what a memory manager does to your program, on a machine that you describe.
 #[derive(Debug, Parser)]
 #[command(name = "pagefold", version, propagate_version = true, after_help = EXAMPLES)]
 pub struct Cli {
+    /// Build this command with the replacement policy of the crate in DIR, as the profile 'custom' (docs/policies.md)
+    #[arg(long, value_name = "DIR")]
+    pub policy_crate: Option<PathBuf>,
     /// The command.
     #[command(subcommand)]
     pub command: Command,

@@ -168,7 +168,8 @@ impl<'a> Tools<'a> {
 
     /// The command line that replays one boot.
     fn replay_command(&self, guest: &Guest, name: &str) -> String {
-        let mut words = vec!["pagefold".to_owned(), "boot".to_owned(), name.to_owned()];
+        let mut words = replay::first_words();
+        words.extend(["boot", name].map(str::to_owned));
         let mut add = |flag: &str, value: String| words.extend([flag.to_owned(), value]);
         add("--profile", self.profile.name.clone());
         for (knob, value) in self.profile.settings() {

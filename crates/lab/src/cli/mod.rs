@@ -5,6 +5,7 @@ mod boot;
 mod bound;
 mod calibrate;
 mod curve;
+mod defaults;
 mod doctor;
 mod drawing;
 mod experiment;
@@ -16,6 +17,7 @@ mod list;
 mod optimum;
 mod options;
 mod output;
+mod outside;
 mod page;
 mod parts;
 mod pc;
@@ -31,11 +33,40 @@ mod truth;
 mod tune;
 mod visit;
 
+use crate::engine::set_custom_policy;
 use crate::error::{Error, Result};
 use crate::replay;
 use args::{Cli, Command};
-use clap::{CommandFactory, Parser};
+use clap::{CommandFactory, FromArgMatches};
+use mm::policy::MakePolicy;
 use std::ffi::OsString;
+use std::process::ExitCode;
+
+/// The program `pagefold`: run the command that this process's arguments name, and say how it ended.
+pub fn start() -> ExitCode {
+    let args: Vec<OsString> = std::env::args_os().collect();
+    let ended = match outside::hand_over(&args) {
+        Ok(Some(code)) => return ExitCode::from(code),
+        Ok(None) => main(args),
+        Err(error) => Err(error),
+    };
+    match ended {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            if !matches!(error, Error::BrokenPipe) {
+                eprintln!("pagefold: {}", error.line());
+            }
+            ExitCode::from(error.exit_code())
+        }
+    }
+}
+
+/// The same with a replacement policy from outside, which `reclaim.policy=custom` is.
+pub fn start_with(policy: MakePolicy) -> ExitCode {
+    set_custom_policy(policy);
+    outside::note();
+    start()
+}
 
 /// Run the command that the arguments name.
 pub fn main(args: impl IntoIterator<Item = OsString>) -> Result<()> {
@@ -93,9 +124,14 @@ enum Asked {
 }
 
 fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Asked> {
-    match Cli::try_parse_from(args) {
+    let args: Vec<OsString> = args.into_iter().collect();
+    let matches = defaults::commands()?.try_get_matches_from(&args);
+    match matches.and_then(|matches| Cli::from_arg_matches(&matches)) {
         Ok(cli) => Ok(Asked::Run(Box::new(cli.command))),
-        Err(error) if error.use_stderr() => Err(Error::Input(one_line(&error.render().to_string()))),
+        Err(error) if error.use_stderr() => {
+            let source = defaults::source(&error, &args).map(|file| format!("{}: ", file.display()));
+            Err(Error::Input(source.unwrap_or_default() + &one_line(&error.render().to_string())))
+        }
         Err(help) => Ok(Asked::Help(help.render().to_string())),
     }
 }

@@ -6,7 +6,7 @@ use crate::cell::Cell;
 use crate::error::{Error, Result};
 use crate::history::Watched;
 use crate::jobs::{Ended, Job, run};
-use crate::replay::shell_line;
+use crate::replay::{self, shell_line};
 use crate::summary::Summary;
 use crate::{html, interrupt};
 use std::path::Path;
@@ -33,7 +33,7 @@ pub(super) fn write(
 /// The command that this process carries out.
 pub(super) fn command() -> String {
     let arguments = std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned());
-    shell_line(["pagefold".to_owned()].into_iter().chain(arguments))
+    shell_line(replay::typed(arguments))
 }
 
 /// The run with this seed of each cell; `None`: interrupted.

@@ -7,7 +7,7 @@ use crate::error::{Error, Result};
 use crate::interrupt;
 use crate::jobs::{Ended, Job, jobs};
 use crate::kept::{self, Plan};
-use crate::replay::shell_line;
+use crate::replay::{self, shell_line};
 use crate::reproduce::{ALL, Case, Outcome, Overview, Reproduction, parse_scale};
 use crate::rundir::Done;
 use clap::Args;
@@ -184,7 +184,9 @@ impl Session<'_> {
         let (name, scale) = (self.of.name, self.scale.to_string());
         let run = move |job: Job| {
             let (start, cell, seed) = (Instant::now(), &cells[job.cell], job.seed.to_string());
-            let words = ["pagefold", "reproduce", name, "--scale", &scale, "--seed", &seed, "--runs", "1"];
+            let mut words = replay::first_words();
+            let options = ["reproduce", name, "--scale", &scale, "--seed", &seed, "--runs", "1"];
+            words.extend(options.map(str::to_owned));
             let record = cell.replayable(job.seed, shell_line(words))?;
             Ok(Some(Done { host_seconds: start.elapsed().as_secs_f64(), record }))
         };

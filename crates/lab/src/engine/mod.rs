@@ -3,6 +3,7 @@
 //! The rest of the crate uses the plain types of this module for machines, programs and runs, so experiments,
 //! statistics and output can be understood and tested without a simulator.
 
+mod custom;
 mod history;
 mod machine;
 mod perfetto;
@@ -10,6 +11,7 @@ mod program;
 mod run;
 mod traces;
 
+pub use custom::{custom_policy, set_custom_policy};
 pub use history::Historian;
 pub use machine::{DEFAULT_MACHINE, Machine, machines};
 pub use machine_sim::{

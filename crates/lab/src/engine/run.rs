@@ -1,6 +1,6 @@
 //! One run: a fresh machine, a program, a seed.
 
-use super::{Machine, Program};
+use super::{Machine, Program, custom_policy};
 use crate::error::{Error, Result};
 use crate::human;
 use crate::locks::{LineRecord, LockRecord};
@@ -23,7 +23,7 @@ use std::collections::BTreeMap;
 impl Machine {
     /// A run on this machine with every option at its default.
     pub fn config(&self) -> RunConfig {
-        RunConfig::new(self.spec.clone())
+        RunConfig { custom: custom_policy(), ..RunConfig::new(self.spec.clone()) }
     }
 }
 

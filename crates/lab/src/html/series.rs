@@ -45,6 +45,26 @@ const QUANTITIES: [Quantity; 7] = [
     Quantity { name: "Pressure", unit: "%", shows: Shows::Share(|sample| sample.pressure) },
 ];
 
+/// Where a policy proposes, what it has decided.
+const DECISIONS: [Quantity; 2] = [
+    Quantity {
+        name: "Folios that the policy let go per second",
+        unit: "",
+        shows: Shows::Rate(|sample| sample.decisions[0]),
+    },
+    Quantity {
+        name: "Folios that the policy moved instead per second",
+        unit: "",
+        shows: Shows::Rate(|sample| sample.decisions[1]),
+    },
+];
+
+/// The quantities of a run with these samples.
+fn quantities(samples: &[Sample]) -> impl Iterator<Item = &'static Quantity> {
+    let proposed = samples.iter().any(|sample| sample.decisions != [0; DECISIONS.len()]);
+    QUANTITIES.iter().chain(DECISIONS.iter().filter(move |_| proposed))
+}
+
 impl Quantity {
     /// Its values by time; a rate or a share is of the time since the sample before.
     fn values(&self, samples: &[Sample]) -> Vec<(u64, f64)> {
@@ -75,11 +95,12 @@ pub(super) fn series(all: &[Watched]) -> Markup {
     let lines = |quantity: &Quantity| -> Vec<Line> {
         all.iter().map(|one| (profile(one), quantity.values(&one.history.samples))).collect()
     };
+    let every: Vec<Sample> = all.iter().flat_map(|one| &one.history.samples).copied().collect();
     html! {
         div.panels {
             @for quantity in &QUANTITIES[..1] { (panel((quantity.name, quantity.unit), Hold::Until, &lines(quantity))) }
             @for one in all { (lists(one, all.len() > 1)) }
-            @for quantity in &QUANTITIES[1..] { (panel((quantity.name, quantity.unit), Hold::From, &lines(quantity))) }
+            @for quantity in quantities(&every).skip(1) { (panel((quantity.name, quantity.unit), Hold::From, &lines(quantity))) }
         }
         p.faint {
             "Pressure is the share of time in which at least one task waited for memory, as in Linux's \
@@ -219,15 +240,16 @@ fn path(
 /// A table of some moments.
 fn numbers(of: &Watched) -> Markup {
     let History { samples, .. } = &of.history;
-    let mut grid = Grid::new(["time"].into_iter().chain(QUANTITIES.iter().map(|quantity| quantity.name)));
+    let shown: Vec<&Quantity> = quantities(samples).collect();
+    let mut grid = Grid::new(["time"].into_iter().chain(shown.iter().map(|quantity| quantity.name)));
     let step = samples.len().div_ceil(NUMBERS).max(1);
     // Of each part the last sample, and the first of all.
     let ends = samples.chunks(step).filter_map(<[Sample]>::last);
     let some: Vec<Sample> = samples.iter().take(1).chain(ends).copied().collect();
-    let columns: Vec<Vec<(u64, f64)>> = QUANTITIES.iter().map(|quantity| quantity.values(&some)).collect();
+    let columns: Vec<Vec<(u64, f64)>> = shown.iter().map(|quantity| quantity.values(&some)).collect();
     for at in 1..some.len() {
         let time = human::number(some[at].nanos as f64, "ns");
-        let cells = QUANTITIES.iter().zip(&columns).map(|(quantity, values)| {
+        let cells = shown.iter().zip(&columns).map(|(quantity, values)| {
             let first = values.len() + 1 - some.len();
             show(values[at - 1 + first].1, quantity.unit)
         });
@@ -249,6 +271,15 @@ mod tests {
         let show = |value: f64, unit| show(round_number(value, unit), unit);
         assert_eq!(show(41_000_000.0, "bytes"), "40.0 MiB");
         assert_eq!([show(900.0, "bytes"), show(41_000.0, ""), show(0.0, "%")], ["1000 B", "50.0 k", "1 %"]);
+    }
+
+    #[test]
+    fn decisions_are_shown_where_a_policy_proposes() {
+        let names = |taken| {
+            let samples = [Sample::default(), Sample { decisions: [taken, 0], ..Sample::default() }];
+            quantities(&samples).count()
+        };
+        assert_eq!((names(0), names(3)), (QUANTITIES.len(), QUANTITIES.len() + DECISIONS.len()));
     }
 
     #[test]

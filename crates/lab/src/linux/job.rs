@@ -50,8 +50,8 @@ impl Job {
     pub(super) fn command(&self, shape: &Shape, seed: u64) -> String {
         let more = [("--seed", seed.to_string()), ("--boots", self.boots.to_string())];
         let options = shape.options().into_iter().chain(more);
-        let mut words: Vec<String> =
-            ["pagefold", "linux", &self.program, "--profile", &self.profile.name].map(str::to_owned).into();
+        let mut words = replay::first_words();
+        words.extend(["linux", &self.program, "--profile", &self.profile.name].map(str::to_owned));
         for (knob, value) in self.profile.settings() {
             words.extend(["--set".to_owned(), format!("{knob}={value}")]);
         }

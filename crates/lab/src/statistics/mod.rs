@@ -10,9 +10,12 @@
 //!   the interval of the difference contains 0, so the two can never contradict each other. If the base itself cannot
 //!   be distinguished from zero, the set is unbounded and there is no interval.
 //!
+//! Beside Fieller's, [`bootstrap`] has one that takes no distribution for normal.
+//!
 //! One run has no interval. Runs that agree to the last digit have one of width zero: the simulator is deterministic,
 //! so for these seeds that is exact.
 
+pub mod bootstrap;
 pub mod median;
 pub mod student;
 

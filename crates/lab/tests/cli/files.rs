@@ -12,7 +12,7 @@ fn full_disk_loses_no_result_and_no_file() {
         // No file may grow beyond this many blocks.
         let line =
             format!("trap '' XFSZ; ulimit -f {blocks}; exec {} {args}", env!("CARGO_BIN_EXE_pagefold"));
-        Command::new("sh").args(["-c", &line]).stdin(Stdio::null()).output().unwrap()
+        shell(&line)
     };
     for (blocks, args, file) in [
         (8, format!("{COMPARE} --all --json --out {}", at("dir")), "runs.jsonl"),

@@ -1,6 +1,7 @@
 //! The command end to end, as a shell runs it.
 
 mod calibrating;
+mod defaults;
 mod drawing;
 mod explaining;
 mod files;
@@ -28,8 +29,17 @@ fn pagefold<S: AsRef<std::ffi::OsStr>>(args: impl IntoIterator<Item = S>) -> Out
 
 fn command() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_pagefold"));
-    command.stdin(Stdio::null()).env_remove("RUST_BACKTRACE").env_remove("COLUMNS");
     command
+        .stdin(Stdio::null())
+        .env_remove("RUST_BACKTRACE")
+        .env_remove("COLUMNS")
+        .env("PAGEFOLD_CONFIG", "");
+    command
+}
+
+/// Run a line of a shell's.
+fn shell(line: &str) -> Output {
+    Command::new("sh").args(["-c", line]).stdin(Stdio::null()).env("PAGEFOLD_CONFIG", "").output().unwrap()
 }
 
 fn words(line: &str) -> Vec<&str> {
@@ -345,7 +355,8 @@ fn json_of_compare_has_the_promised_keys() {
     assert_eq!(json["work"]["classic"], json["work"]["classic+vm.swappiness=0"]);
     assert!(json["accesses"].as_u64().unwrap() > 0 && json["host_seconds"].as_f64().unwrap() > 0.0);
     for row in json["rows"].as_array().unwrap() {
-        let row_keys = "better change_ci_pct change_pct ci diff diff_ci metric profile ratio unit value";
+        let row_keys = "better change_bootstrap_pct change_ci_pct change_pct ci diff diff_ci metric profile ratio \
+                        unit value";
         assert_eq!(keys(row), promised(row_keys));
         assert_eq!(row["ci"].as_array().unwrap().len(), 2);
         assert_eq!(row["diff"].is_null(), row["profile"] == "classic");

@@ -74,7 +74,7 @@ fn sweep_resumes_after_a_full_disk() {
         env!("CARGO_BIN_EXE_pagefold"),
         dir.display()
     );
-    let output = Command::new("sh").args(["-c", &line]).stdin(Stdio::null()).output().unwrap();
+    let output = shell(&line);
     let text = stderr(&output);
     assert_eq!(output.status.code(), Some(1), "{text}");
     assert!(text.lines().count() == 1 && text.contains("runs.jsonl") && text.contains("continues"), "{text}");

@@ -46,6 +46,7 @@ impl Fake {
         for variable in ["PAGEFOLD_QEMU", "PAGEFOLD_KERNEL", "PAGEFOLD_LINUX", "PAGEFOLD_LINUX_INIT"] {
             command.env(variable, FAKE);
         }
+        command.env("PAGEFOLD_CONFIG", "");
         let path = std::env::var("PATH").unwrap_or_default();
         command.env("PATH", format!("{}:{path}", tools.display())).env("TMPDIR", scratch);
         command.env("FAKE_OUTPUT", self.path("said")).env("FAKE_STATUS", self.status.to_string());

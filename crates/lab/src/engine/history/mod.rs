@@ -72,6 +72,7 @@ impl Historian {
             major: count(Stat::Pgmajfault),
             rounds: count(Stat::NrTlbRemoteFlush),
             receptions: count(Stat::NrTlbRemoteFlushReceived),
+            decisions: [Stat::PolicyTaken, Stat::PolicyMoved].map(count),
             kswapd: levels.kswapd / 1000,
             pressure: levels.pressure / 1000,
         });

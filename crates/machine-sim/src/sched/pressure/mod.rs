@@ -190,7 +190,8 @@ impl Sched {
         self.pressure.enter(now, space, groups);
     }
 
-    /// The stalls of a group until now, or of the machine (the root): of memory some and full, of devices some and full.
+    /// The stalls of a group, or of the machine (the root), until now: of memory some and full, of devices some and
+    /// full.
     pub(crate) fn stalls(&self, now: u64, group: GroupId) -> [Stalls; KINDS] {
         self.pressure.stalls(now, group.0.into()).unwrap_or_default()
     }

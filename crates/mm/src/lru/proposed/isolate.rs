@@ -10,6 +10,7 @@ use crate::lru::{LockedVec, Lru, LruList, evictable};
 use crate::machine::{Machine, Scope, Work, ZoneKind};
 use crate::platform::Platform;
 use crate::policy::{Judgement, MAX_SAMPLE, Sample, Spot, View};
+use crate::stat::Stat;
 use crate::units::*;
 use smallvec::SmallVec;
 use std_alloc::boxed::Box;
@@ -49,6 +50,8 @@ struct Hold<'a, M> {
     left: u64,
     /// Folios that have moved within the lists.
     moved: u64,
+    /// Those of them that the policy wanted to move.
+    judged: u64,
 }
 
 impl Lru {
@@ -76,9 +79,10 @@ impl Lru {
             skipped,
             left: LARGE_BATCH,
             moved: 0,
+            judged: 0,
         };
         hold.run();
-        let Hold { proposed, out, gone, skipped, moved, .. } = hold;
+        let Hold { proposed, out, gone, skipped, moved, judged, .. } = hold;
         lists.proposed = Some(proposed);
         for (file, gone) in gone.iter().enumerate() {
             if *gone != [0; ZONE_KINDS] {
@@ -89,6 +93,8 @@ impl Lru {
         // All at once: a hold may look at thousands of folios that cannot be taken, and where CPUs may be stopped at
         // each charge, all that wait for the lock would wait thousands of times as long.
         platform.charge(Work::LruMove, moved + taken);
+        platform.count(Stat::PolicyTaken, taken as i64);
+        platform.count(Stat::PolicyMoved, judged as i64);
         drop(lists);
         self.count_skips(platform, &skipped);
         out
@@ -170,6 +176,7 @@ impl<M: Machine> Hold<'_, M> {
             if let Judgement::Move(to) = judgement {
                 let to = self.proposed.checked(self.platform, to);
                 self.requeue(pfn, spot.list, to);
+                self.judged += 1;
                 return;
             }
         }
