@@ -3,6 +3,7 @@
 use crate::engine::{Historian, Machine, Program, RunConfig, SharedTimeline};
 use crate::error::Result;
 use crate::history::Watched;
+use crate::interrupt;
 use crate::profile::Profile;
 use crate::record::RunRecord;
 use crate::replay::{self, shell_line};
@@ -56,7 +57,7 @@ impl Cell {
 
     /// The run with this seed; if it fails, the error names `command`, which replays it.
     pub fn replayable(&self, seed: u64, command: String) -> Result<RunRecord> {
-        let config = RunConfig { seed, ..self.config.clone() };
+        let config = RunConfig { seed, interrupt: Some(interrupt::flag()), ..self.config.clone() };
         self.program.replayable(&config, self.column.as_ref().unwrap_or(&self.profile.name), command)
     }
 

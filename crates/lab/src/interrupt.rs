@@ -1,4 +1,4 @@
-//! Ctrl-C and the signals that ask a process to end.
+//! Ctrl-C and the signals that ask a process to end, or the flag of a caller.
 
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::{Arc, LazyLock};
@@ -6,6 +6,7 @@ use std::sync::{Arc, LazyLock};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::flag;
 
+use crate::caller::Caller;
 use crate::error::{Error, Result};
 
 static REQUESTED: LazyLock<Arc<AtomicBool>> = LazyLock::new(Arc::default);
@@ -16,6 +17,10 @@ static REQUESTED: LazyLock<Arc<AtomicBool>> = LazyLock::new(Arc::default);
 /// The handlers themselves set the flag. If a thread did that for them, a recorded program that ends by the same
 /// Ctrl-C could be seen to end before the flag is set, and would be taken for one that failed by itself.
 pub fn install() -> Result<()> {
+    // A caller's signals are its own.
+    if Caller::current().is_some() {
+        return Ok(());
+    }
     for signal in [SIGINT, SIGTERM, SIGHUP] {
         // The order matters: the first signal finds the flag unset.
         flag::register_conditional_shutdown(signal, 130, REQUESTED.clone())
@@ -27,5 +32,10 @@ pub fn install() -> Result<()> {
 
 /// Whether an interrupt was requested.
 pub fn requested() -> bool {
-    REQUESTED.load(SeqCst)
+    flag().load(SeqCst)
+}
+
+/// The flag that is true once an interrupt was requested.
+pub fn flag() -> Arc<AtomicBool> {
+    Caller::current().map_or_else(|| REQUESTED.clone(), |caller| caller.stops())
 }

@@ -3,11 +3,12 @@
 //! Runs share nothing, and each is a function of its job alone, so neither the number of threads nor the order in which
 //! they finish can change a result. Jobs are ordered by seed first, so that all cells can be compared early.
 
+use crate::caller::Caller;
 use crate::error::{Error, Result};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, mpsc};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// One run to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,6 +35,8 @@ pub enum Ended {
 
 /// How often the waiting thread checks whether it should stop.
 const PATIENCE: Duration = Duration::from_millis(100);
+/// How long it waits for the threads after an interrupt.
+const LAST_PATIENCE: Duration = Duration::from_millis(500);
 
 /// Programs have stacks of their own, but the memory manager's calls may be deep in a debug build.
 const STACK_BYTES: usize = 16 << 20;
@@ -47,11 +50,13 @@ pub fn run<T: Clone + Send + 'static>(
     should_stop: impl Fn() -> bool,
     mut finished: impl FnMut(&[T]) -> Result<()>,
 ) -> Result<(Vec<T>, Ended)> {
-    let results = start(jobs.clone(), threads, run)?;
+    let Started { results, stop } = start(jobs.clone(), threads, run)?;
     let mut done: BTreeMap<usize, T> = BTreeMap::new();
     let mut failed: Option<(usize, Error)> = None;
     while done.len() < failed.as_ref().map_or(jobs.len(), |(index, _)| *index) {
         if should_stop() {
+            stop();
+            wait_for_the_end(&results);
             return Ok((done.into_values().collect(), Ended::Interrupted));
         }
         match results.recv_timeout(PATIENCE) {
@@ -61,6 +66,8 @@ pub fn run<T: Clone + Send + 'static>(
                 done.insert(index, record);
                 finished(&done.values().cloned().collect::<Vec<_>>())?;
             }
+            // The run was stopped; so will the others be.
+            Ok((_, Err(Error::Interrupted(_)))) if should_stop() => {}
             // Of several failures the first in order is reported, not the first in time.
             Ok((index, Err(error))) => {
                 if failed.as_ref().is_none_or(|(first, _)| index < *first) {
@@ -80,17 +87,37 @@ pub fn run<T: Clone + Send + 'static>(
     }
 }
 
+/// Wait until all threads have ended, so that a caller finds nothing of the command in use. Runs end at once when they
+/// are stopped, but for what comes before and after the program; that is not waited for.
+fn wait_for_the_end<T>(results: &Results<T>) {
+    let begun = Instant::now();
+    while let Some(left) = LAST_PATIENCE.checked_sub(begun.elapsed())
+        && !matches!(results.recv_timeout(left), Err(mpsc::RecvTimeoutError::Disconnected))
+    {}
+}
+
+/// What threads send: the numbers of jobs, and their results.
+type Results<T> = mpsc::Receiver<(usize, Result<T>)>;
+
+/// Threads that do jobs.
+struct Started<T, S> {
+    results: Results<T>,
+    /// Has them take no more jobs.
+    stop: S,
+}
+
 /// Start the threads. They take jobs in order until none is left, one has failed, or the receiver is gone.
 fn start<T: Send + 'static>(
     jobs: Vec<Job>,
     threads: usize,
     run: impl Fn(Job) -> Result<T> + Send + Sync + 'static,
-) -> Result<mpsc::Receiver<(usize, Result<T>)>> {
-    let (sender, receiver) = mpsc::channel();
+) -> Result<Started<T, impl Fn()>> {
+    let (sender, results) = mpsc::channel();
     let shared = Arc::new((jobs, run, AtomicUsize::new(0), AtomicBool::new(false)));
+    let caller = Caller::current();
     for number in 0..threads.clamp(1, shared.0.len().max(1)) {
-        let (shared, sender) = (shared.clone(), sender.clone());
-        let work = move || {
+        let (shared, sender, caller) = (shared.clone(), sender.clone(), caller.clone());
+        let take_jobs = move || {
             let (jobs, run, next, stop) = &*shared;
             while let Some((index, &job)) =
                 Some(next.fetch_add(1, SeqCst)).and_then(|i| jobs.get(i).map(|j| (i, j)))
@@ -102,13 +129,17 @@ fn start<T: Send + 'static>(
                 }
             }
         };
+        let work = move || match caller {
+            Some(caller) => caller.call(take_jobs),
+            None => take_jobs(),
+        };
         std::thread::Builder::new()
             .name(format!("run-{number}"))
             .stack_size(STACK_BYTES)
             .spawn(work)
             .map_err(|error| Error::Failed(format!("cannot start a thread: {error}")))?;
     }
-    Ok(receiver)
+    Ok(Started { results, stop: move || shared.3.store(true, SeqCst) })
 }
 
 #[cfg(test)]

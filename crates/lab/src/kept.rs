@@ -5,6 +5,8 @@
 //! runs.jsonl     a line for each finished run; the first line names the build that ran them
 //! ```
 //!
+//! Lines are in the order in which runs end; a command whose runs are all done may put them in that of its plan.
+//!
 //! If the process ends in the middle of a line, the next one cuts the half line off. A process locks the file of runs,
 //! so only one works in a directory at a time.
 
@@ -129,6 +131,24 @@ impl<K: Serialize + DeserializeOwned + Ord, D: Serialize + DeserializeOwned> Kep
             self.runs.sync_data().map_err(|error| Error::write(&self.path.join(RUNS), &error))?;
         }
         Ok(())
+    }
+
+    /// Put the runs in this order, now that all are done. So what a directory holds depends on its plan alone, and not
+    /// on how many threads or computers have done the runs, or on which ended first.
+    pub fn arrange(self, order: &[K]) -> Result<()> {
+        #[derive(Deserialize)]
+        struct Keyed<K> {
+            key: K,
+        }
+        let bytes = fs::read(self.path.join(RUNS)).map_err(|error| self.failed("read", error))?;
+        let mut lines = bytes.split_inclusive(|&byte| byte == b'\n');
+        let first = lines.next().unwrap_or_default();
+        let keyed = |line| serde_json::from_slice(line).map(|Keyed { key }: Keyed<K>| (key, line));
+        let lines = lines.map(keyed).collect::<Result<BTreeMap<K, &[u8]>, _>>();
+        let lines = lines.map_err(|error| self.failed("understand", error))?;
+        let lines = order.iter().filter_map(|key| lines.get(key).copied());
+        let arranged = [first].into_iter().chain(lines).collect::<Vec<_>>().concat();
+        if arranged == bytes { Ok(()) } else { write(&self.path, RUNS, &arranged) }
     }
 
     fn failed(&self, doing: &str, why: impl std::fmt::Display) -> Error {
@@ -262,6 +282,21 @@ mod tests {
             drop(kept);
             assert_eq!(open(&path).1.get(&3), Some(&record));
         }
+    }
+
+    #[test]
+    fn runs_are_put_in_order() {
+        let scratch = tempfile::tempdir().unwrap();
+        let written = |keys: &[u64]| {
+            let path = scratch.path().join(format!("{keys:?}"));
+            let (mut kept, _) = open(&path);
+            keys.iter()
+                .for_each(|key| kept.append(key, &BTreeMap::from([("nanos".to_owned(), *key)])).unwrap());
+            kept.arrange(&[1, 2, 3]).unwrap();
+            fs::read(path.join(RUNS)).unwrap()
+        };
+        assert_eq!(written(&[3, 1, 2]), written(&[1, 2, 3]));
+        assert_eq!(written(&[2, 3, 1]).iter().filter(|&&byte| byte == b'\n').count(), 4);
     }
 
     #[test]

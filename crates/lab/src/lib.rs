@@ -17,6 +17,8 @@
 //! reproduce   published comparisons                 bound       flush policies against the fewest flushes
 //! calibrate   the machine that this runs on, measured
 //! boot        the booted machine under QEMU         linux       the same programs on Linux
+//! caller      the program that calls a command, where that is no shell
+//! columns     tables for other programs
 //! history     what a watched run was like in time   html        results as pages
 //! statistics  means and intervals                   svg, plot   pictures
 //! grid, human, size, suggest    text and numbers for people       scratch    folders that go away
@@ -28,8 +30,10 @@ mod bound;
 mod breakdown;
 #[cfg(target_os = "linux")]
 mod calibrate;
+pub mod caller;
 mod cell;
 pub mod cli;
+pub mod columns;
 mod document;
 mod engine;
 pub mod error;

@@ -1,8 +1,10 @@
 //! The command line that replays a failed run.
 
+use crate::error::{Error, Result};
 use std::any::Any;
 use std::cell::RefCell;
 use std::path::{Path, PathBuf};
+use std::panic::AssertUnwindSafe;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::{Mutex, OnceLock};
 
@@ -20,12 +22,14 @@ thread_local! {
     static CURRENT: RefCell<Option<String>> = const { RefCell::new(None) };
 }
 
-/// Call `run`; if it panics, the message names `command`.
-pub fn guarded<T>(command: String, run: impl FnOnce() -> T) -> T {
+/// Call `run`; if it panics, the message names `command`. Without [`install_panic_hook`] and where panics unwind, as in
+/// the process of a caller, a panic is an error of the run.
+pub fn guarded<T>(command: String, run: impl FnOnce() -> Result<T>) -> Result<T> {
     CURRENT.set(Some(command));
-    let result = run();
+    // What a run has broken goes with it.
+    let result = std::panic::catch_unwind(AssertUnwindSafe(run));
     CURRENT.set(None);
-    result
+    result.unwrap_or_else(|panic| Err(Error::Failed(format!("an assertion failed: {}", message(&*panic)))))
 }
 
 /// Make a panic inside a run, a failed assertion of the memory manager or the machine, print the command that replays

@@ -8,6 +8,7 @@ use super::page;
 use super::resume::{Resumed, Unwritten};
 use super::visit::parse_visit;
 use crate::cell::Cell;
+use crate::columns::Columns;
 use crate::document::{Origin, SCHEMA, to_json};
 use crate::engine::{FailSpec, Fragmentation, Machine, Program, RunConfig, SwapSpec, Visit};
 use crate::error::{Error, Result};
@@ -18,7 +19,7 @@ use crate::rundir::{self, Done, End, Key};
 use crate::size::Memory;
 use crate::summary::{self, Setup, StoppedBy, Summary};
 use crate::tree::Tree;
-use crate::{human, interrupt, kept, svg as picture, table};
+use crate::{caller, human, interrupt, kept, svg as picture, table};
 use clap::Args;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -294,6 +295,7 @@ fn carry_out(mut plan: Plan, also: &Also, args: &ExperimentArgs) -> Result<()> {
     if ended == Ended::Interrupted {
         return Err(interrupted(&setup, &records, out.filter(|_| kept.is_ok())));
     }
+    caller::tell_runs(|| Columns::of_runs(&records));
     let setup = setup.without(&end.failed);
     let summary = Summary::of(setup, &records, host_seconds, args.style.all);
     let mut summary = summary.out_of_time(end.out_of_time);

@@ -1,10 +1,10 @@
 //! `import`: other tools' recordings.
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::{engine, interrupt};
 use clap::{Args, ValueEnum};
-use std::path::PathBuf;
-use trace::import::{Backing, Settings};
+use std::path::{Path, PathBuf};
+use trace::import::{Backing, Pieces, Settings};
 
 /// Recordings that can be imported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -54,6 +54,16 @@ enum Pages {
     File,
 }
 
+impl Pages {
+    fn backing(self) -> Backing {
+        match self {
+            Pages::Program => Backing::Program,
+            Pages::Anon => Backing::Anonymous,
+            Pages::File => Backing::File,
+        }
+    }
+}
+
 fn rates() -> clap::builder::RangedU64ValueParser {
     clap::value_parser!(u64).range(1..=1_000_000)
 }
@@ -88,16 +98,21 @@ pub struct ImportArgs {
     seed: u64,
 }
 
+/// Write a trace of page numbers that a caller has in memory, as `pagefold import --format pages --pages PAGES` does of
+/// those of a file. `pieces` passes them on, and is called twice.
+pub fn import_accesses(output: &Path, pages: Option<&str>, pieces: &mut Pieces<'_>) -> Result<()> {
+    let unknown = |name| Error::Input(format!("'{name}' is none of program, anon and file"));
+    let pages = pages.map(|name| Pages::from_str(name, false).map_err(|_| unknown(name))).transpose()?;
+    let settings = Settings { backing: pages.map(Pages::backing), ..Settings::default() };
+    engine::import_accesses(output, settings, pieces)
+}
+
 /// `pagefold import`.
 pub(super) fn import(args: &ImportArgs) -> Result<()> {
     interrupt::install()?;
     let settings = Settings {
         seed: args.seed,
-        backing: args.pages.map(|pages| match pages {
-            Pages::Program => Backing::Program,
-            Pages::Anon => Backing::Anonymous,
-            Pages::File => Backing::File,
-        }),
+        backing: args.pages.map(Pages::backing),
         times: !args.no_times,
         only: args.only,
         rate: args.rate,

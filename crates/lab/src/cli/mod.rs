@@ -26,6 +26,7 @@ mod reproduce;
 mod resume;
 mod scale;
 mod shell;
+pub mod spread;
 mod swap;
 mod sweep;
 mod tracing;
@@ -34,7 +35,11 @@ mod tune;
 mod visit;
 
 use crate::engine::set_custom_policy;
+use crate::caller::Caller;
 use crate::error::{Error, Result};
+pub use importing::import_accesses;
+pub use trace::import::Accesses;
+
 use crate::replay;
 use args::{Cli, Command};
 use clap::{CommandFactory, FromArgMatches};
@@ -74,7 +79,10 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> Result<()> {
         Asked::Run(command) => command,
         Asked::Help(text) => return output::print(&text),
     };
-    replay::install_panic_hook();
+    // A caller's process does not end with a run.
+    if Caller::current().is_none() {
+        replay::install_panic_hook();
+    }
     match *command {
         Command::Run(args) => experiment::run(&args),
         Command::Compare(args) => experiment::compare(&args),

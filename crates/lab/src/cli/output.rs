@@ -1,5 +1,6 @@
 //! Output: to standard output and to files that the user named.
 
+use crate::caller::Caller;
 use crate::document::{Document, to_json};
 use crate::error::{Error, Result};
 use crate::human;
@@ -9,8 +10,12 @@ use std::fs::File;
 use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
-/// Print `text`. A reader that is gone is not an error of the command.
+/// Print `text`, or hand it to the caller. A reader that is gone is not an error of the command.
 pub fn print(text: &str) -> Result<()> {
+    if let Some(caller) = Caller::current() {
+        caller.print(text);
+        return Ok(());
+    }
     let mut out = std::io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
         Ok(()) => Ok(()),

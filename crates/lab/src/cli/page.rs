@@ -2,6 +2,7 @@
 
 use super::options::{progress_bar, threads};
 use super::output;
+use crate::caller::Caller;
 use crate::cell::Cell;
 use crate::error::{Error, Result};
 use crate::history::Watched;
@@ -30,8 +31,11 @@ pub(super) fn write(
     output::save(path, &html::experiment(summary, &watched, &command()))
 }
 
-/// The command that this process carries out.
+/// The command that is carried out.
 pub(super) fn command() -> String {
+    if let Some(caller) = Caller::current() {
+        return shell_line(caller.words());
+    }
     let arguments = std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned());
     shell_line(replay::typed(arguments))
 }

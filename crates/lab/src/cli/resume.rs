@@ -66,8 +66,7 @@ where
         threads: usize,
         (bar, before): (&ProgressBar, usize),
     ) -> Result<Ended> {
-        let left: Vec<Job> =
-            jobs.iter().filter(|&&job| !self.lock().done.contains_key(&key(job))).copied().collect();
+        let left = self.left(jobs, &key);
         let before = before + jobs.len() - left.len();
         bar.set_position(before as u64);
         // Runs that were done before must not count for the time that is left.
@@ -82,6 +81,24 @@ where
             runs.lock().expect(UNPOISONED).add(key(job), done)
         };
         run_jobs(left, threads, one, interrupt::requested, finished).map(|(_, ended)| ended)
+    }
+
+    /// Those of `jobs` that are not done.
+    pub(super) fn left(&self, jobs: &[Job], key: impl Fn(Job) -> K) -> Vec<Job> {
+        let runs = self.lock();
+        jobs.iter().filter(|&&job| !runs.done.contains_key(&key(job))).copied().collect()
+    }
+
+    /// Keep a run that was done elsewhere.
+    pub(super) fn add(&self, key: K, done: D) -> Result<()> {
+        self.lock().add(key, done)
+    }
+
+    /// All `jobs` are done: close the directory, with the runs in their order.
+    pub(super) fn close(&self, jobs: &[Job], key: impl Fn(Job) -> K) -> Result<()> {
+        let kept = self.lock().kept.take();
+        let order: Vec<K> = jobs.iter().map(|&job| key(job)).collect();
+        kept.map_or(Ok(()), |kept| kept.arrange(&order))
     }
 
     /// The runs that are done.

@@ -7,7 +7,7 @@ use crate::cell::Cell;
 use crate::error::{Error, Result};
 use crate::jobs::{Ended, Job, jobs};
 use crate::sweep::{self, Catalog, Done, Key, Outcome, Sweep};
-use crate::{interrupt, kept, list, metrics, suggest};
+use crate::{caller, interrupt, kept, list, metrics, suggest};
 use clap::Args;
 use std::path::{Path, PathBuf};
 
@@ -22,34 +22,70 @@ pub struct SweepArgs {
     out: PathBuf,
     /// How runs are done and shown.
     #[command(flatten)]
-    running: Running,
+    pub(super) running: Running,
 }
 
 /// `pagefold sweep`.
 pub(super) fn sweep(args: &SweepArgs) -> Result<()> {
-    let (sweep, text, cells) = plan(args)?;
-    let runs = Resumed::open(Some((&args.out, sweep::plan(&text))), Unwritten::End)?;
+    let (opened, cells) = Opened::of(args)?;
     interrupt::install()?;
-    let all = jobs(cells.len(), sweep.seed, sweep.runs);
-    let metrics = sweep.metrics.clone();
+    let metrics = opened.sweep.metrics.clone();
     let run = move |job: Job| {
         let done = Done::of(cells[job.cell].run(job.seed))?;
         check_metrics(&metrics, &done).map(|()| done)
     };
-    let ended = measure(&sweep, &runs, &all, run, &args.running)?;
-    let done = runs.done();
-    let outcome = Outcome::of(&sweep, &done);
-    kept::save(&args.out, &outcome)?;
-    kept::write(&args.out, "result.csv", outcome.csv(&done).as_bytes())?;
-    if ended == Ended::Interrupted {
-        return Err(Error::Interrupted(format!(
-            "interrupted; {} of {} runs are kept in {}, and the same command continues",
-            done.len(),
-            all.len(),
-            args.out.display()
-        )));
+    let ended = measure(&opened.sweep, &opened.runs, &opened.jobs(), run, &args.running)?;
+    opened.finish(ended, args.running.json)
+}
+
+/// A sweep whose directory is open.
+pub(super) struct Opened {
+    pub(super) sweep: Sweep,
+    pub(super) runs: Resumed<Key, Done>,
+    out: PathBuf,
+}
+
+impl Opened {
+    /// The sweep that arguments ask for, and its cells.
+    pub(super) fn of(args: &SweepArgs) -> Result<(Opened, Vec<Cell>)> {
+        let (sweep, text, cells) = plan(args)?;
+        let runs = Resumed::open(Some((&args.out, sweep::plan(&text))), Unwritten::End)?;
+        Ok((Opened { sweep, runs, out: args.out.clone() }, cells))
     }
-    output::show(&outcome, args.running.json)
+
+    /// All its runs.
+    pub(super) fn jobs(&self) -> Vec<Job> {
+        jobs(self.sweep.whats.len(), self.sweep.seed, self.sweep.runs)
+    }
+
+    /// Write the result of the runs that are done into the directory; if these are all, show it.
+    pub(super) fn finish(self, ended: Ended, as_json: bool) -> Result<()> {
+        let Opened { sweep, runs, out } = &self;
+        let (done, all) = (runs.done(), self.jobs());
+        if ended == Ended::Complete {
+            runs.close(&all, key_of(sweep))?;
+        }
+        let outcome = Outcome::of(sweep, &done);
+        let columns = outcome.columns(&done);
+        kept::save(out, &outcome)?;
+        kept::write(out, "result.csv", columns.csv().as_bytes())?;
+        caller::tell_runs(|| columns);
+        if ended == Ended::Interrupted {
+            return Err(Error::Interrupted(format!(
+                "interrupted; {} of {} runs are kept in {}, and the same command continues",
+                done.len(),
+                all.len(),
+                out.display()
+            )));
+        }
+        output::show(&outcome, as_json)
+    }
+}
+
+/// Which run a job of a sweep is.
+pub(super) fn key_of(sweep: &Sweep) -> impl Fn(Job) -> Key + Send + Sync + 'static {
+    let whats = sweep.whats.clone();
+    move |job| Key { what: whats[job.cell].clone(), seed: job.seed }
 }
 
 /// Check the input of `sweep`: the sweep, its text, and its cells.
@@ -67,10 +103,9 @@ pub(super) fn measure(
     run: impl Fn(Job) -> Result<Done> + Send + Sync + 'static,
     running: &Running,
 ) -> Result<Ended> {
-    let whats = sweep.whats.clone();
-    let key = move |job: Job| Key { what: whats[job.cell].clone(), seed: job.seed };
     let bar = progress_bar(all.len(), running.quiet);
-    let ended = runs.resume(all, key, move |job| run(job).map(Some), threads(running.jobs), (&bar, 0));
+    let ended =
+        runs.resume(all, key_of(sweep), move |job| run(job).map(Some), threads(running.jobs), (&bar, 0));
     bar.finish_and_clear();
     ended
 }

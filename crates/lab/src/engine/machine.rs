@@ -74,6 +74,15 @@ impl Machine {
         Machine::from_toml(name, &text)
     }
 
+    /// The file that a name is of, or begins with.
+    pub fn file(name: &str) -> Option<&str> {
+        let file = match name.split_once('+') {
+            Some((machine, _)) if !Path::new(name).is_file() => machine,
+            _ => name,
+        };
+        Path::new(file).is_file().then_some(file)
+    }
+
     /// A machine by the name of a preset or a file, and the text of its description.
     pub fn described(name: &str) -> Result<(Machine, String)> {
         let machine = Machine::find(name)?;

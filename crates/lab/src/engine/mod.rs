@@ -19,4 +19,4 @@ pub use machine_sim::{
 };
 pub use perfetto::Perfetto;
 pub use program::{Program, programs};
-pub use traces::{RecordRequest, import, info, record};
+pub use traces::{RecordRequest, import, import_accesses, info, record};

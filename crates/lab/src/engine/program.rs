@@ -27,12 +27,17 @@ pub enum Program {
 impl Program {
     /// Find a program by name: a trace, or a built-in program as [`program::named`] reads it.
     pub fn find(name: &str) -> Result<Program> {
-        let path = Path::new(name);
-        if name.ends_with(".pft") || path.components().count() > 1 || path.is_file() {
-            let replay = Replay::open(path).map_err(|error| Error::Input(error.to_string()))?;
+        if Program::is_file(name) {
+            let replay = Replay::open(Path::new(name)).map_err(|error| Error::Input(error.to_string()))?;
             return Ok(Program::Trace(Box::new(replay)));
         }
         words(name).and_then(Named::new).map(Program::Named).map_err(|wrong| explain_name(&wrong))
+    }
+
+    /// Whether a name is that of a trace.
+    pub fn is_file(name: &str) -> bool {
+        let path = Path::new(name);
+        name.ends_with(".pft") || path.components().count() > 1 || path.is_file()
     }
 
     /// The same program; one that measures for a fixed time does so for a share of it.
@@ -129,6 +134,7 @@ fn explain(error: RunError) -> Error {
                  --limit"
             ))
         }
+        RunError::Interrupted => Error::Interrupted(error.to_string()),
         failed => Error::Failed(failed.to_string()),
     }
 }

@@ -4,7 +4,7 @@ use crate::error::{Error, Result};
 use crate::human;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
-use trace::import::{Format, ImportError, Request, Settings};
+use trace::import::{Format, ImportError, Pieces, Request, Settings};
 use trace::record::{Progress, RecordError, RecordOptions, record_watched};
 
 /// A recording to make.
@@ -91,6 +91,19 @@ pub fn import(
     tell_notes(&header, &[]);
     let bytes = std::fs::metadata(output).map_err(|error| Error::file("read", output, error))?.len();
     Ok(sentence(output, &header, bytes))
+}
+
+/// Write a trace of page numbers that a caller has in memory ([`trace::import::import_accesses`]).
+pub fn import_accesses(output: &Path, settings: Settings, pieces: &mut Pieces<'_>) -> Result<()> {
+    let request = Request { format: Format::Pages, input: Path::new("pages"), output, settings };
+    match trace::import::import_accesses(&request, pieces) {
+        Ok(header) => {
+            tell_notes(&header, &[]);
+            Ok(())
+        }
+        Err(ImportError::Interrupted) => Err(Error::Interrupted(ImportError::Interrupted.to_string())),
+        Err(error) => Err(refused(&error)),
+    }
 }
 
 /// Print what users of a new trace should know, but for what is told otherwise.

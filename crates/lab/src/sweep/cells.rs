@@ -14,17 +14,26 @@ use std::sync::Arc;
 pub struct Catalog {
     machines: BTreeMap<String, Arc<Machine>>,
     programs: BTreeMap<String, Arc<Program>>,
+    /// By their names, where copies of traces and machines' descriptions are.
+    copies: BTreeMap<String, String>,
 }
 
 impl Catalog {
+    /// One that reads copies of files: by the names of the files, where they are.
+    pub fn of_copies(copies: BTreeMap<String, String>) -> Catalog {
+        Catalog { copies, ..Catalog::default() }
+    }
+
     /// The machine of this name.
     pub fn machine(&mut self, name: &str) -> Result<Arc<Machine>> {
-        shared(&mut self.machines, name, Machine::find)
+        let copies = &self.copies;
+        shared(&mut self.machines, name, |name| Machine::find(&located(copies, name)))
     }
 
     /// The program of this name.
     pub fn program(&mut self, name: &str) -> Result<Arc<Program>> {
-        shared(&mut self.programs, name, Program::find)
+        let copies = &self.copies;
+        shared(&mut self.programs, name, |name| Program::find(&located(copies, name)))
     }
 
     /// The cells of a sweep, in the order of [`Sweep::whats`]; an error comes with the index of what is wrong.
@@ -37,7 +46,8 @@ impl Catalog {
             .collect()
     }
 
-    fn cell(&mut self, what: &What) -> Result<Cell> {
+    /// The cell of one run.
+    pub fn cell(&mut self, what: &What) -> Result<Cell> {
         let machine = self.machine(&what.machine)?;
         let program = self.program(&what.program)?;
         let memory: Option<Memory> =
@@ -64,6 +74,13 @@ impl Catalog {
         cell.machine.check_swap(&cell.config)?;
         Ok(cell)
     }
+}
+
+/// A name with the copy of the file that it is or begins with.
+fn located(copies: &BTreeMap<String, String>, name: &str) -> String {
+    let files = [Some(name), name.split_once('+').map(|(file, _)| file)];
+    let copy = |file: &str| Some(copies.get(file)?.clone() + &name[file.len()..]);
+    files.into_iter().flatten().find_map(copy).unwrap_or_else(|| name.to_owned())
 }
 
 fn bad_memory(why: String) -> Error {

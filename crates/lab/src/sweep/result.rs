@@ -1,11 +1,11 @@
 //! The result of a sweep: its points with their numbers.
 
-use super::plan::Sweep;
+use super::plan::{Point, Sweep};
 use super::store::{Done, Finished, Key};
+use crate::columns::{Column, Columns};
 use crate::document::Document;
 use crate::grid::Grid;
 use crate::human;
-use crate::metrics;
 use crate::plot::{Axis, Panel, Point as Mark, render as plot};
 use crate::record::Better;
 use crate::statistics::{CONFIDENCE, Change, Interval, interval, mean};
@@ -288,34 +288,27 @@ impl Outcome {
         lines
     }
 
-    /// All runs with all that was measured, a line for each; the first names the columns.
-    pub fn csv(&self, done: &BTreeMap<Key, Done>) -> String {
-        let records = || done.values().filter_map(Done::record);
-        let counters: BTreeSet<&str> =
-            records().flat_map(|run| run.counters.keys().map(String::as_str)).collect();
-        let metrics: BTreeSet<&str> =
-            records().flat_map(|run| run.metrics.iter().map(|one| &one.name[..])).collect();
-        let names: Vec<&str> = ["run_time"].into_iter().chain(metrics).chain(counters).collect();
-        let mut csv = csv::Writer::from_writer(Vec::new());
-        let written = "a row is written to memory";
-        let axes = self.sweep.axes.iter().map(String::as_str);
-        let heading = ["cut"].into_iter().chain(axes).chain(["seed", "missing"]).chain(names.iter().copied());
-        csv.write_record(heading).expect(written);
+    /// All runs with all that was measured, a row for each.
+    pub fn columns(&self, done: &BTreeMap<Key, Done>) -> Columns {
         let finished = Finished::of(&self.sweep, done);
-        for point in &self.sweep.points {
-            for &(seed, done) in finished.runs(point.what) {
-                let head = [point.cut.to_string()].into_iter().chain(point.values.iter().cloned());
-                let missing = if let Done::Missing(why) = done { why.clone() } else { String::new() };
-                let value = |name: &&str| {
-                    let run = done.record()?;
-                    metrics::find(run, name).map(|metric| metric.value(run))
-                };
-                let values =
-                    names.iter().map(|name| value(name).map_or(String::new(), |value| value.to_string()));
-                csv.write_record(head.chain([seed.to_string(), missing]).chain(values)).expect(written);
-            }
+        let runs_of = |point: &Point| finished.runs(point.what).iter();
+        let runs: Vec<(&Point, &(u64, &Done))> =
+            self.sweep.points.iter().flat_map(|point| runs_of(point).map(move |run| (point, run))).collect();
+        let mut columns = Columns::default();
+        columns.add("cut", Column::Count(runs.iter().map(|(point, _)| Some(point.cut as u64)).collect()));
+        for (axis, name) in self.sweep.axes.iter().enumerate() {
+            let value = |(point, _): &(&Point, _)| Some(point.values[axis].clone());
+            columns.add(name, Column::Text(runs.iter().map(value).collect()));
         }
-        String::from_utf8(csv.into_inner().expect(written)).expect("it was made of text")
+        columns.add("seed", Column::Count(runs.iter().map(|(_, (seed, _))| Some(*seed)).collect()));
+        let missing = |done: &Done| match done {
+            Done::Missing(why) => Some(why.clone()),
+            Done::Record(_) => None,
+        };
+        columns.add("missing", Column::Text(runs.iter().map(|(_, (_, done))| missing(done)).collect()));
+        let records: Vec<_> = runs.iter().map(|(_, (_, done))| done.record()).collect();
+        columns.add_measured(&records);
+        columns
     }
 }
 

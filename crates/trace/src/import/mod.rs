@@ -52,10 +52,51 @@ pub struct Request<'a> {
 
 /// Import a recording. `go_on` ends the import by returning false; no trace is written then.
 pub fn import(request: &Request<'_>, go_on: &mut dyn FnMut() -> bool) -> Result<Header, ImportError> {
+    make(request, &mut |sink| pass(request, go_on, sink))
+}
+
+/// Accesses to pages by their numbers, one after the other, which a caller has in memory.
+#[derive(Clone, Copy, Debug)]
+pub struct Accesses<'a> {
+    /// The page of each.
+    pub pages: &'a [u64],
+    /// Which are stores; empty: none.
+    pub stores: &'a [bool],
+    /// The thread of each, by any numbers; empty: all are of one.
+    pub threads: &'a [u64],
+}
+
+/// Passes accesses on, in pieces, until all are passed on or what takes them returns false. Returns whether all are.
+pub type Pieces<'a> = dyn FnMut(&mut dyn FnMut(Accesses<'_>) -> bool) -> bool + 'a;
+
+/// Import page numbers that a caller has in memory; in the request, `input` is what they are called. `pieces` is called
+/// twice. If it returns false by itself, the import ends and no trace is written.
+pub fn import_accesses(request: &Request<'_>, pieces: &mut Pieces<'_>) -> Result<Header, ImportError> {
+    make(request, &mut |sink| {
+        let mut failed = None;
+        let mut first = 0;
+        let whole = pieces(&mut |accesses| {
+            failed = page_numbers::pass_on(request.input, first, accesses, sink).err();
+            first += accesses.pages.len() as u64;
+            failed.is_none()
+        });
+        match failed {
+            Some(error) => Err(error),
+            None if whole => Ok(()),
+            None => Err(ImportError::Interrupted),
+        }
+    })
+}
+
+/// Write a trace of what `read` passes on, which is called twice.
+fn make(
+    request: &Request<'_>,
+    read: &mut dyn FnMut(&mut Sink<'_>) -> Result<(), ImportError>,
+) -> Result<Header, ImportError> {
     let Request { format, input, output, settings } = *request;
     let path = || input.to_owned();
     let mut survey = Survey::new(settings.most_pages);
-    pass(request, go_on, &mut |step| match survey.note(step) {
+    read(&mut |step| match survey.note(step) {
         true => Ok(()),
         false => Err(ImportError::TooLarge { path: path(), most: settings.most_pages }),
     })?;
@@ -67,7 +108,7 @@ pub fn import(request: &Request<'_>, go_on: &mut dyn FnMut() -> bool) -> Result<
     if settings.times {
         writing.set_origin(survey.origin());
     }
-    pass(request, go_on, &mut |step| Ok(writing.add(step)?))?;
+    read(&mut |step| Ok(writing.add(step)?))?;
     Ok(writing.finish()?)
 }
 

@@ -9,8 +9,11 @@
 //! whose traces were read; the four numbers (first block, blocks, one that is not used, number of the request) are as
 //! readers of ARC's files describe them, none of which was at hand.
 
+use std::path::Path;
+
 use abi::AccessKind;
 
+use super::Accesses;
 use super::error::ImportError;
 use super::input::Input;
 use super::step::{Sink, Step};
@@ -50,9 +53,80 @@ pub(super) fn read(input: Input, sink: &mut Sink<'_>) -> Result<(), ImportError>
     Ok(())
 }
 
+/// Pass on accesses that are in memory, of which the first is at `first` in the array `name`.
+pub(super) fn pass_on(
+    name: &Path,
+    first: u64,
+    accesses: Accesses<'_>,
+    sink: &mut Sink<'_>,
+) -> Result<(), ImportError> {
+    let Accesses { pages, stores, threads } = accesses;
+    for (at, &page) in pages.iter().enumerate() {
+        if page >= END {
+            return Err(ImportError::Line {
+                path: name.to_owned(),
+                line: first + at as u64,
+                what: format!("expected a page number below 2^34, found {page}"),
+            });
+        }
+        let is_store = stores.get(at).copied().unwrap_or(false);
+        sink(Step::Access {
+            task: threads.get(at).copied().unwrap_or(0),
+            addr: BASE + (page << PAGE_SHIFT),
+            bytes: PAGE_SIZE,
+            mode: if is_store { AccessKind::Store } else { AccessKind::Load },
+            times: 1,
+        })?;
+    }
+    Ok(())
+}
+
 fn number(word: &str) -> Option<u64> {
     match word.strip_prefix("0x") {
         Some(digits) => u64::from_str_radix(digits, 16).ok(),
         None => word.parse().ok(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::import::{Format, Pieces, Request, Settings, import, import_accesses};
+
+    /// The bytes of the trace that `make` writes, or why it writes none.
+    fn trace(make: impl FnOnce(&Path) -> Result<(), ImportError>) -> Result<Vec<u8>, String> {
+        let folder = tempfile::tempdir().unwrap();
+        let output = folder.path().join("out.pft");
+        make(&output).map_err(|error| error.to_string())?;
+        Ok(std::fs::read(output).unwrap())
+    }
+
+    fn of_memory(pieces: &mut Pieces<'_>) -> Result<Vec<u8>, String> {
+        let (format, input, settings) = (Format::Pages, Path::new("pages"), Settings::default());
+        trace(|output| import_accesses(&Request { format, input, output, settings }, pieces).map(drop))
+    }
+
+    #[test]
+    fn numbers_in_memory_become_the_trace_of_a_file_with_them() {
+        let pages: Vec<u64> = (0..5000).map(|n| n * 7919 % 300).collect();
+        let folder = tempfile::tempdir().unwrap();
+        let input = &folder.path().join("pages");
+        std::fs::write(input, pages.iter().map(|page| format!("{page}\n")).collect::<String>()).unwrap();
+        let (format, settings) = (Format::Pages, Settings::default());
+        let request = |output| Request { format, input, output, settings };
+        let of_file = trace(|output| import(&request(output), &mut || true).map(drop));
+        let accesses = |pages| Accesses { pages, stores: &[], threads: &[] };
+        let of_memory = of_memory(&mut |take| pages.chunks(999).all(|piece| take(accesses(piece))));
+        assert!(of_file.is_ok() && of_memory == of_file);
+    }
+
+    #[test]
+    fn a_number_that_is_too_large_is_named_with_its_place() {
+        let pages = [&[7; 5][..], &[7, END]];
+        let accesses = |pages| Accesses { pages, stores: &[], threads: &[] };
+        let refused = of_memory(&mut |take| pages.iter().all(|piece| take(accesses(piece))));
+        assert_eq!(refused.unwrap_err(), "pages:6: expected a page number below 2^34, found 17179869184");
+        let ended = of_memory(&mut |_| false);
+        assert_eq!(ended.unwrap_err(), ImportError::Interrupted.to_string());
     }
 }
