@@ -16,6 +16,7 @@ mod kernel;
 mod knobs;
 mod linux;
 mod publish;
+mod python;
 mod soak;
 mod step;
 #[allow(dead_code, reason = "the rules of the house read the rest")]
@@ -64,6 +65,8 @@ Tasks:
                  newest in /boot that is readable, one that was unpacked, or 6.12
   linux-test     run a few programs on Linux beside the simulated machine; without a kernel it says so and succeeds
   mutants [ARGS] change the memory manager in every place in turn, and see which tests notice (hours; --help says more)
+  python         build the Python package, install it below target/ with what its tests need, and test it; without Python
+                 or the index of its packages it says so and succeeds
   package        make the packages that a registry gets, and build each from them
   oldest         check the workspace with the oldest Rust that it promises, if rustup has it
   semver         what has changed in the crates' interfaces since the last tag that their version does not say
@@ -106,6 +109,7 @@ fn main() -> ExitCode {
         ["linux-test"] => linux::test(),
         ["boot-test"] => boot::test(""),
         ["boot-test", filter] => boot::test(filter),
+        ["python"] => python::test(),
         ["package"] => run_all(&[vec![publish::packages(true)]]),
         ["oldest"] => publish::oldest(),
         ["semver"] => publish::semver(),
@@ -205,6 +209,7 @@ fn workspace() -> Vec<Step> {
             "tests of everything else",
             ["--workspace", "--exclude", "pagefold-mm", "--exclude", "pagefold-flush"],
         ),
+        Step::xtask("the Python package", ["python"]),
     ]
 }
 

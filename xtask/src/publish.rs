@@ -8,7 +8,7 @@ use std::process::{Command, ExitCode, Stdio};
 
 /// Members of the workspace that are of use here alone. Their manifests say `publish = false`, which does not keep
 /// cargo from making packages of them.
-const UNPUBLISHED: [&str; 5] = ["xtask", "bench", "policy", "fuzz", "mutants"];
+const UNPUBLISHED: [&str; 6] = ["xtask", "bench", "policy", "fuzz", "mutants", "pagefold-python"];
 
 /// Makes a package of each published crate. With `verify`, builds each from its package and those of the others, as
 /// users will.

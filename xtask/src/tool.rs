@@ -1,5 +1,6 @@
 //! The tools that cargo cannot provide: QEMU's user-mode emulator, which the tests of the recorder need, its emulator
-//! of a whole PC, on which the kernel boots, valgrind, which counts instructions, and a browser, which shows pages.
+//! of a whole PC, on which the kernel boots, valgrind, which counts instructions, a browser, which shows pages, and
+//! Python.
 
 use std::io::IsTerminal;
 use std::path::Path;
@@ -16,6 +17,8 @@ pub enum Tool {
     Valgrind,
     /// Shows pages of HTML.
     Browser,
+    /// Python, with what makes environments of it.
+    Python,
 }
 
 impl Tool {
@@ -25,6 +28,7 @@ impl Tool {
             Tool::System => "qemu-system-x86_64",
             Tool::Valgrind => "valgrind",
             Tool::Browser => "chromium",
+            Tool::Python => "python3",
         }
     }
 
@@ -35,6 +39,7 @@ impl Tool {
             Tool::System => "qemu-system-x86",
             Tool::Valgrind => "valgrind",
             Tool::Browser => "chromium",
+            Tool::Python => "python3-venv",
         }
     }
 
@@ -45,11 +50,12 @@ impl Tool {
             Tool::System => "the booted machine",
             Tool::Valgrind => "the number of instructions of the simulator",
             Tool::Browser => "how a browser shows pages",
+            Tool::Python => "the Python package",
         }
     }
 
     /// All of them.
-    pub const ALL: [Tool; 4] = [Tool::User, Tool::System, Tool::Valgrind, Tool::Browser];
+    pub const ALL: [Tool; 5] = [Tool::User, Tool::System, Tool::Valgrind, Tool::Browser, Tool::Python];
 
     /// Whether it is installed.
     pub fn is_there(self) -> bool {

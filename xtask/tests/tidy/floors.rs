@@ -23,6 +23,7 @@ const CRATES: &[(&str, &[&str])] = &[
     ("mutants", &[]),
     ("probe", &["program"]),
     ("lab", &["machine-sim", "mm", "probe", "program", "trace"]),
+    ("python", &["lab"]),
 ];
 
 /// The document with the table of floors.
