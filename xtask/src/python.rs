@@ -46,8 +46,11 @@ fn environment() -> Result<PathBuf, String> {
     }
     run(Path::new("python3"), &["-m", "venv", "--clear", &text(&folder.join("venv"))])
         .map_err(|why| format!("{why}; on Debian: sudo apt-get install python3-venv"))?;
-    run(&python, &["-m", "pip", "install", "-q", "--disable-pip-version-check", "-r", NEEDED])
-        .map_err(|why| format!("{why}; it needs the package index of pip"))?;
+    run(
+        &python,
+        &["-m", "pip", "install", "-q", "--no-compile", "--disable-pip-version-check", "-r", NEEDED],
+    )
+    .map_err(|why| format!("{why}; it needs the package index of pip"))?;
     fs::write(&installed, needed).map_err(|error| format!("{}: {error}", installed.display()))?;
     Ok(python)
 }

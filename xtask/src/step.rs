@@ -24,7 +24,7 @@ const TYPICAL: &[(&str, u64)] = &[
     ("every order of the small models", 134),
     ("random orders of the models", 98),
     ("tests of everything else", 473),
-    ("the Python package", 60),
+    ("the Python package", 80),
     ("format of the example", 1),
     ("lints of the example", 12),
     ("the memory manager in another kernel, on CPUs that run at the same time", 40),

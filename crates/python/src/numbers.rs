@@ -21,7 +21,7 @@ pub fn write_trace(py: Python<'_>, output: PathBuf, pages: Option<String>, piece
         import_accesses(&output, pages.as_deref(), &mut |sink| {
             for number in 0_u64.. {
                 let next = Python::attach(|py| -> PyResult<Option<Piece>> {
-                    Ok(piece.call1(py, (number,))?.extract(py)?)
+                    piece.call1(py, (number,))?.extract(py)
                 });
                 match next {
                     Ok(Some(piece)) => {

@@ -27,7 +27,7 @@ fn array(name: &str, values: &[Value]) -> Option<ArrayRef> {
     let is_interval =
         || name == "interval" || name.ends_with(".interval") || name.split('_').any(|part| part == "ci");
     let there = || values.iter().filter(|value| !value.is_null());
-    let all = |is: fn(&Value) -> bool| there().next().is_some() && there().all(|value| is(value));
+    let all = |is: fn(&Value) -> bool| there().next().is_some() && there().all(is);
     Some(if all(Value::is_string) || there().next().is_none() && ["better", "missing"].contains(&name) {
         Arc::new(StringArray::from_iter(values.iter().map(|value| value.as_str())))
     } else if all(Value::is_boolean) {
@@ -35,7 +35,7 @@ fn array(name: &str, values: &[Value]) -> Option<ArrayRef> {
     } else if all(Value::is_u64) {
         Arc::new(UInt64Array::from_iter(values.iter().map(|value| value.as_u64())))
     } else if is_interval() {
-        intervals(values.iter().map(|value| ends(value)))
+        intervals(values.iter().map(ends))
     } else if there().all(Value::is_number) {
         Arc::new(Float64Array::from_iter(values.iter().map(|value| value.as_f64())))
     } else {

@@ -33,10 +33,10 @@ impl Spread {
 #[pymethods]
 impl Spread {
     #[new]
-    fn new(words: Vec<String>) -> PyResult<Spread> {
+    fn new(py: Python<'_>, words: Vec<String>) -> PyResult<Spread> {
         let words: Vec<String> = ["pagefold".to_owned()].into_iter().chain(words).collect();
         // A caller's: errors and notes, and no handler of signals.
-        let opened = Caller::new(words.clone()).call(|| spread::Spread::open(&words));
+        let opened = py.detach(|| Caller::new(words.clone()).call(|| spread::Spread::open(&words)));
         let spread = Mutex::new(Some(opened.map_err(|error| exception(&error))?));
         Ok(Spread { words, spread })
     }
