@@ -3,8 +3,8 @@
 use crate::error::{Error, Result};
 use std::any::Any;
 use std::cell::RefCell;
-use std::path::{Path, PathBuf};
 use std::panic::AssertUnwindSafe;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::{Mutex, OnceLock};
 

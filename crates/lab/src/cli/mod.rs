@@ -34,8 +34,8 @@ mod truth;
 mod tune;
 mod visit;
 
-use crate::engine::set_custom_policy;
 use crate::caller::Caller;
+use crate::engine::set_custom_policy;
 use crate::error::{Error, Result};
 pub use importing::import_accesses;
 pub use trace::import::Accesses;
