@@ -307,6 +307,11 @@ impl Groups {
         self.members.iter().find(|(these, _)| these.contains(process)).map(|&(_, group)| group)
     }
 
+    /// The group of a path that the run has begun with.
+    pub(crate) fn named(&self, path: &str) -> Option<GroupId> {
+        self.names.iter().find(|(_, name)| *name == path).map(|(&group, _)| group)
+    }
+
     /// The path of a group. A group that the program has created has no name, so its number, which is unique, stands
     /// for it.
     fn path<M: Machine>(&self, mm: &Mm<M>, group: GroupId) -> String {

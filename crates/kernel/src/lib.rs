@@ -111,6 +111,11 @@ impl<H: Host> Kernel<H> {
         Ok(())
     }
 
+    /// The control group of a path that the run has begun with.
+    pub fn group_named(&self, path: &str) -> Option<GroupId> {
+        self.groups.lock().named(path)
+    }
+
     /// What all control groups but the root have counted.
     pub fn group_outcomes(&self) -> Vec<GroupOutcome> {
         self.groups.lock().outcomes(&self.mm)

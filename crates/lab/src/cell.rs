@@ -74,8 +74,19 @@ impl Cell {
 
     /// The command line that replays the run with this seed, under the oracle.
     fn replay(&self, seed: u64) -> String {
-        let RunConfig { memory, fragment, groups, swap, bound, optimum, moves, placement, preempt, .. } =
-            &self.config;
+        let RunConfig {
+            memory,
+            fragment,
+            groups,
+            senpai,
+            swap,
+            bound,
+            optimum,
+            moves,
+            placement,
+            preempt,
+            ..
+        } = &self.config;
         let option = |flag: &str, value: String| [flag.to_owned(), value];
         let mut words = replay::first_words();
         words.extend(["run", &self.program_name, "--machine", &self.machine_name].map(str::to_owned));
@@ -88,6 +99,7 @@ impl Cell {
         words.push("--verify".to_owned());
         words.extend(fragment.iter().flat_map(|state| option("--fragment", state.to_string())));
         words.extend(groups.iter().flat_map(|group| option("--group", group.to_string())));
+        words.extend(senpai.iter().flat_map(|of| option("--senpai", of.to_string())));
         words.extend(swap.iter().flat_map(|area| option("--swap", area.to_string())));
         let flags =
             [(bound, "--bound"), (optimum, "--optimum"), (moves, "--moves"), (placement, "--placement")];
@@ -122,6 +134,8 @@ mod tests {
         cell.config.fragment = Some("frag-50".parse().unwrap());
         cell.config.groups = vec![GroupSpec { name: "web".into(), ..GroupSpec::default() }];
         assert_eq!(cell.replay(7), format!("{line} --fragment frag-50 --group web --preempt 8"));
+        cell.config.senpai = Some("web:interval=5ms".parse().unwrap());
+        assert!(cell.replay(7).contains("--senpai web:interval=5000us,pressure=10000us,max_probe=1%"));
         cell.config.memory = None;
         assert!(!cell.replay(7).contains("--memory"));
     }

@@ -30,6 +30,9 @@ pub struct Setup {
     /// The state of memory that runs begin with, as asked for on the command line.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fragment: Option<String>,
+    /// A controller of one of the control groups, as `--senpai` takes it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub senpai: Option<String>,
     /// Control groups that runs begin with, as asked for on the command line.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub group: Vec<String>,
@@ -395,6 +398,7 @@ pub(crate) mod tests {
             machine: "small".into(),
             program: "zipf:256M".into(),
             memory: Some(128 << 20),
+            senpai: None,
             fragment: None,
             group: Vec::new(),
             swap: Vec::new(),

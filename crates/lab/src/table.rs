@@ -56,6 +56,7 @@ pub fn facts(setup: &Setup) -> Vec<(&'static str, String)> {
     let mut facts =
         vec![("program", setup.program.clone()), ("machine", setup.machine.clone()), ("memory", memory)];
     facts.extend(setup.fragment.iter().map(|state| ("begins", state.clone())));
+    facts.extend(setup.senpai.iter().map(|of| ("senpai", of.clone())));
     facts.extend([of("swap", &setup.swap), of("fails", &setup.fail), of("group", &setup.group)].concat());
     facts.push(("runs", format!("{} ({seeds})", setup.runs)));
     facts

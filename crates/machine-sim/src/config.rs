@@ -1,7 +1,7 @@
 //! What a run is to do, and why it has no outcome if it fails.
 
 use crate::fragment::target::Fragmentation;
-use crate::spec::{FailSpec, MachineSpec, SwapSpec};
+use crate::spec::{FailSpec, MachineSpec, Senpai, SwapSpec};
 use crate::timeline::SharedTimeline;
 use kernel::GroupSpec;
 use mm::knobs::Knob;
@@ -43,6 +43,8 @@ pub struct RunConfig {
     pub fragment: Option<Fragmentation>,
     /// Control groups in addition to the machine's own, or other limits for these.
     pub groups: Vec<GroupSpec>,
+    /// A controller of a control group's memory.
+    pub senpai: Option<Senpai>,
     /// Swap areas instead of the machine's own; none: the machine's own.
     pub swap: Vec<SwapSpec>,
     /// Devices that fail.
@@ -117,6 +119,7 @@ impl RunConfig {
             memory: None,
             fragment: None,
             groups: Vec::new(),
+            senpai: None,
             swap: Vec::new(),
             fail: Vec::new(),
             contents: false,

@@ -45,6 +45,7 @@ mod profile;
 mod promises;
 mod run;
 mod sched;
+mod senpai;
 mod simulation;
 pub mod spec;
 mod stale;
@@ -67,6 +68,6 @@ pub use outcome::{Better, Metric, Outcome, Pressure, StallTime, Visited, WorkDon
 pub use policies::check_policy;
 pub use profile::{ProfileNode, ProfileWork, TaskTime};
 pub use run::run;
-pub use spec::{CostRow, FailSpec, MachineSpec, SpecError, SwapSpec};
+pub use spec::{CostRow, FailSpec, MachineSpec, Senpai, SpecError, SwapSpec};
 pub use timeline::{Happening, Levels, Moment, NewTask, ProcessPages, SharedTimeline, Stop, Timeline};
 pub use waiting::{LineOutcome, LockOutcome, LockTally};

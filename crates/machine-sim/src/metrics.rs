@@ -5,7 +5,7 @@ use crate::histogram::Histogram;
 use crate::machine::SimMachine;
 use crate::moves::MovesReport;
 use crate::observers::Observers;
-use crate::outcome::{Better, Metric, Outcome, Pressure, StallTime, WorkDone};
+use crate::outcome::{Better, Metric, Outcome, Pressure, SenpaiOutcome, StallTime, WorkDone};
 use crate::placement::PlacementReport;
 use crate::sched::Stalls;
 use crate::simulation::Simulation;
@@ -126,6 +126,9 @@ fn metrics<P>(sim: &Simulation<'_, P>) -> Vec<Metric> {
     flushes(&mut metrics, machine);
     cpu_time(&mut metrics, machine);
     pressure(&mut metrics, &pressure_of(sim, GroupId(0)));
+    if sim.config.senpai.is_some() {
+        controller(&mut metrics, &sim.state.borrow().senpai);
+    }
     devices(&mut metrics, machine);
     compressed(&mut metrics, sim);
     for (size, stat, value) in sim.mm().mmu().sizes.moved() {
@@ -243,6 +246,24 @@ fn pressure(metrics: &mut Metrics, of: &Pressure) {
             metrics.add(&format!("pressure_{name}_avg{seconds}"), average as f64 / 100.0, "%", help);
         }
     }
+}
+
+fn controller(metrics: &mut Metrics, of: &SenpaiOutcome) {
+    metrics.counts_of(
+        "senpai",
+        [
+            ("looks", of.looks, "", "looks of the controller at its group"),
+            (
+                "above_target",
+                of.above_target,
+                "",
+                "those after more waiting for memory or devices than its target",
+            ),
+            ("asked", of.asked, "bytes", "what it wrote to memory.reclaim"),
+            ("reclaimed", of.reclaimed, "bytes", "what was reclaimed for it"),
+            ("current", of.settled(), "bytes", "the group's memory at the looks of the second half, mean"),
+        ],
+    );
 }
 
 fn devices(metrics: &mut Metrics, machine: &SimMachine) {

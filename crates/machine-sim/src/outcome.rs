@@ -47,6 +47,30 @@ pub struct WorkDone {
     pub nanos: u64,
 }
 
+/// What a controller has done, until the program's end.
+#[derive(Clone, Default, PartialEq, Eq, Debug)]
+pub(crate) struct SenpaiOutcome {
+    /// Looks at the group.
+    pub(crate) looks: u64,
+    /// Those at which it asked for nothing, because tasks had waited too long.
+    pub(crate) above_target: u64,
+    /// Bytes that it asked for.
+    pub(crate) asked: u64,
+    /// Bytes that were reclaimed for it.
+    pub(crate) reclaimed: u64,
+    /// memory.current at each look, in bytes.
+    pub(crate) current: Vec<u64>,
+}
+
+impl SenpaiOutcome {
+    /// Mean of memory.current at the looks of the second half, in bytes: what the group had once the controller had
+    /// come to rest.
+    pub(crate) fn settled(&self) -> u64 {
+        let half = &self.current[self.current.len() / 2..];
+        half.iter().sum::<u64>() / half.len().max(1) as u64
+    }
+}
+
 /// What a visit has shown.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Visited {

@@ -201,6 +201,10 @@ fn start<P>(sim: &Simulation<'_, P>) -> Result<(), RunError> {
     if sim.config.visits.iter().any(|visit| visit.at.is_some()) {
         sim.start_kernel_task(TaskKind::Visitor);
     }
+    if sim.config.senpai.is_some() {
+        sim.controlled()?;
+        sim.start_kernel_task(TaskKind::Senpai);
+    }
     let space = sim.kernel.start();
     let space = space
         .map_err(|errno| RunError::Input(format!("memory: too small for an address space ({errno:?})")))?;
@@ -238,6 +242,7 @@ fn coroutine<'s, P: Program>(sim: &'s Simulation<'s, P>, kind: TaskKind) -> std:
         TaskKind::Program(task) => Coroutine::new(move || SimOs::new(sim, task).run()),
         TaskKind::Daemon(daemon) => Coroutine::new(move || sim.mm().daemon(daemon)),
         TaskKind::Visitor => Coroutine::new(move || sim.make_visits()),
+        TaskKind::Senpai => Coroutine::new(move || sim.control()),
         TaskKind::Leaving => unreachable!("a task leaves only after it has run"),
     }
 }
@@ -259,7 +264,8 @@ fn run_cpu<'s, P: Program>(sim: &'s Simulation<'s, P>, tasks: &mut [Option<Corou
             | Daemon::Zswap
             | Daemon::ZramUpkeep,
         )
-        | TaskKind::Visitor => (Class::System, None),
+        | TaskKind::Visitor
+        | TaskKind::Senpai => (Class::System, None),
     };
     machine.begin_turn(picked, class);
     machine.observers.happens(|| machine.context(), Happening::Runs);

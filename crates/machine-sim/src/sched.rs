@@ -35,7 +35,7 @@ use fair::{Entity, Fair};
 use keys::Map;
 use mm::machine::{Ticket, WaitKey};
 use pressure::Pressure;
-pub(crate) use pressure::Stalls;
+pub(crate) use pressure::{Collected, Stalls};
 use std::cell::Cell;
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};

@@ -5,7 +5,7 @@ use crate::content::{ORIGINAL, Stamp};
 use crate::fragment::{Fragmented, fragment, kernels};
 use crate::machine::SimMachine;
 use crate::oracle::{Oracle, OracleReport};
-use crate::outcome::Visited;
+use crate::outcome::{SenpaiOutcome, Visited};
 use crate::sched::{Key, TaskId};
 use crate::timeline::{Happening, NewTask};
 use kernel::{Disk, File, GroupSpec, Kernel, Task};
@@ -31,6 +31,8 @@ pub(crate) enum TaskKind {
     Daemon(Daemon),
     /// Makes the configuration's visits.
     Visitor,
+    /// Controls a control group.
+    Senpai,
     /// A task of a program that has left its process.
     Leaving,
 }
@@ -45,6 +47,8 @@ pub(crate) struct RunState {
     pub(crate) shared_maps: u64,
     /// Files whose size a call changes now.
     pub(crate) changing: BTreeSet<u32>,
+    /// What the controller of a control group has done.
+    pub(crate) senpai: SenpaiOutcome,
     /// What zram and zswap held when the program's first task had ended.
     pub(crate) packed: Option<(Vec<ZramStat>, Option<ZswapStat>)>,
 }
@@ -79,7 +83,8 @@ impl<'p, P> Simulation<'p, P> {
             thin: true,
         };
         let oracle = config.verify.then(RefCell::default);
-        let before = mm.daemons().len() + usize::from(config.visits.iter().any(|visit| visit.at.is_some()));
+        let visitor = config.visits.iter().any(|visit| visit.at.is_some());
+        let before = mm.daemons().len() + usize::from(visitor) + usize::from(config.senpai.is_some());
         Simulation {
             ticks: Cell::new(mm.wants_ticks()),
             until_validation: RefCell::new((0, Rng::new(config.seed ^ 0x0076_616c_6964))),
@@ -199,6 +204,7 @@ impl<'p, P> Simulation<'p, P> {
                 Daemon::Zswap => "zswap-shrink".into(),
                 Daemon::ZramUpkeep => "zram-upkeep".into(),
             }),
+            TaskKind::Senpai => NewTask::Kernel("senpai".into()),
             TaskKind::Visitor | TaskKind::Leaving => NewTask::Kernel("visitor".into()),
         };
         if machine.observers.timeline.is_some() {
@@ -212,13 +218,14 @@ impl<'p, P> Simulation<'p, P> {
     }
 
     /// The number of a task of which its random numbers follow. Only some settings have daemons for promotion and zram,
-    /// and programs' random numbers must not depend on that.
+    /// or a controller, and programs' random numbers must not depend on that.
     pub(crate) fn number_for_seed(&self, number: u32) -> u32 {
         let state = self.state.borrow();
         let daemons = |counts: fn(Daemon) -> bool| {
             let counted = |kind: &&TaskKind| matches!(kind, TaskKind::Daemon(daemon) if counts(*daemon));
             state.tasks.iter().filter(counted).count() as u32
         };
+        let number = number - u32::from(self.config.senpai.is_some());
         match self.config.daemons {
             None => number - daemons(|daemon| matches!(daemon, Daemon::Kpromoted | Daemon::ZramUpkeep)),
             Some(counted) => number - daemons(|_| true) + counted,
@@ -267,7 +274,7 @@ impl<'p, P> Simulation<'p, P> {
         self.inside.get() == 0
             && tasks.all(|(task, kind)| match kind {
                 TaskKind::Program(_) => true,
-                TaskKind::Daemon(_) | TaskKind::Visitor => asleep(task as TaskId),
+                TaskKind::Daemon(_) | TaskKind::Visitor | TaskKind::Senpai => asleep(task as TaskId),
                 TaskKind::Leaving => sched.ended(task as TaskId),
             })
     }
@@ -322,6 +329,7 @@ impl<'p, P> Simulation<'p, P> {
                 TaskKind::Program(task) => format!("task {} (role {})", task.number(), task.start().role),
                 TaskKind::Daemon(daemon) => format!("{daemon:?}"),
                 TaskKind::Visitor => "the visitor of generations".to_owned(),
+                TaskKind::Senpai => "senpai".to_owned(),
                 TaskKind::Leaving => format!("task {task} (leaving)"),
             };
             Some(format!("{task} waits for {key}"))

@@ -15,14 +15,20 @@ impl<P> Simulation<'_, P> {
         visits.sort_by_key(|visit| visit.at);
         for visit in visits {
             let at = visit.at.expect("the others were left out").saturating_mul(1000);
-            while machine.clock() < at && !machine.stopping.get() {
-                machine.sleep(Key::Mm(WaitKey::Timer), Some(at));
-            }
-            if machine.stopping.get() {
+            if !self.sleep_until(at) {
                 return;
             }
             self.visit(visit, machine.clock());
         }
+    }
+
+    /// Sleep until a time in picoseconds, as the current task. Returns whether the machine goes on.
+    pub(crate) fn sleep_until(&self, at: u64) -> bool {
+        let machine = self.machine();
+        while machine.clock() < at && !machine.stopping.get() {
+            machine.sleep(Key::Mm(WaitKey::Timer), Some(at));
+        }
+        !machine.stopping.get()
     }
 
     /// Make the visits that have no time, at the end of the program.

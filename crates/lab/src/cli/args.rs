@@ -10,6 +10,7 @@ use super::explain::ExplainArgs;
 use super::importing::ImportArgs;
 use super::linux::LinuxArgs;
 use super::list::ListArgs;
+use super::need::NeedArgs;
 use super::optimum::OptimumArgs;
 use super::parts::PartsArgs;
 use super::report::ReportArgs;
@@ -125,6 +126,15 @@ Examples:
   pagefold curve traces/sqlite.pft --svg sqlite.svg
   pagefold curve redis:64M --memory 50% --memory 75% --memory 100% --profile classic --profile lazy --json")]
     Curve(CurveArgs),
+    /// Find how much memory a program needs: the smallest memory.high of its control group at which it is at most 1, 5
+    /// and 10 % slower, and what a controller of the group's pressure (senpai) arrives at
+    #[command(after_help = "\
+A size is enough if the 95 % interval of the slow-down is, and if all larger sizes that were measured are, too (docs/pressure.md).
+
+Examples:
+  pagefold need traces/sqlite.pft
+  pagefold need mine.pft --group system.slice/web --slower 2,20 --runs 10 --out need --json")]
+    Need(NeedArgs),
     /// Compare kinds of swap: none, a disk, zram of several sizes, zswap, and zram before a disk
     #[command(after_help = "\
 Pages of zeroes are written nowhere, in any row (docs/compressed-swap.md).

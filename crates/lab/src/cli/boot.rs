@@ -280,6 +280,7 @@ fn program(args: &BootArgs, tools: &Tools<'_>, name: &str) -> Result<()> {
         machine: shape.machine_name(),
         program: name.to_owned(),
         memory: Some(shape.memory()),
+        senpai: None,
         fragment: None,
         group: args.groups.iter().map(|group| group.text.clone()).collect(),
         swap: Vec::new(),

@@ -10,7 +10,7 @@ use super::visit::parse_visit;
 use crate::cell::Cell;
 use crate::columns::Columns;
 use crate::document::{Origin, SCHEMA, to_json};
-use crate::engine::{FailSpec, Fragmentation, Machine, Program, RunConfig, SwapSpec, Visit};
+use crate::engine::{FailSpec, Fragmentation, Machine, Program, RunConfig, Senpai, SwapSpec, Visit};
 use crate::error::{Error, Result};
 use crate::jobs::{Ended, Job, jobs};
 use crate::profile::Profile;
@@ -120,6 +120,11 @@ pub struct ExperimentArgs {
     /// --optimum
     #[arg(long = "fail", value_name = "DEVICE:SETTING=VALUE,...", value_parser = str::parse::<FailSpec>)]
     fail: Vec<FailSpec>,
+    /// A controller of a control group, like web:interval=6s,pressure=10ms,max_probe=1% (its defaults): each interval
+    /// it has up to max_probe of the group's memory reclaimed, the less the longer the group's tasks waited for memory
+    /// or devices, and nothing once they waited for longer than the pressure (docs/pressure.md)
+    #[arg(long, value_name = "GROUP[:SETTING=VALUE,...]", value_parser = str::parse::<Senpai>)]
+    senpai: Option<Senpai>,
     /// Also keep configuration, raw data and result in DIR: a new or empty directory, or that of the same command,
     /// which then continues
     #[arg(long, value_name = "DIR")]
@@ -261,11 +266,13 @@ fn plan(
         config.fragment.clone_from(&args.begins.fragment);
         config.swap.clone_from(&args.begins.swap);
         config.fail.clone_from(&args.fail);
+        config.senpai.clone_from(&args.senpai);
     })?;
     plan.cells[0].machine.check_swap(&plan.cells[0].config)?;
     plan.cells[0].machine.check_failures(&plan.cells[0].config)?;
     plan.setup.swap = args.begins.swap.iter().map(SwapSpec::to_string).collect();
     plan.setup.fail = args.fail.iter().map(FailSpec::to_string).collect();
+    plan.setup.senpai = args.senpai.as_ref().map(Senpai::to_string);
     plan.setup.fragment = args.begins.fragment.as_ref().map(Fragmentation::to_string);
     plan.group(&args.begins.groups)?;
     Ok(plan)
@@ -353,6 +360,7 @@ pub(super) fn understand(
         machine: args.on.machine.clone(),
         program: args.program.clone(),
         memory,
+        senpai: None,
         fragment: None,
         group: Vec::new(),
         swap: Vec::new(),

@@ -14,6 +14,7 @@ mod groups;
 mod importing;
 mod linux;
 mod list;
+mod need;
 mod optimum;
 mod options;
 mod output;
@@ -92,6 +93,7 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> Result<()> {
         Command::Bound(args) => bound::bound(args),
         Command::Optimum(args) => optimum::optimum(&args),
         Command::Curve(args) => curve::curve(&args),
+        Command::Need(args) => need::need(&args),
         Command::Scale(args) => scale::scale(&args),
         Command::Swap(args) => swap::swap(&args),
         Command::Sweep(args) => sweep::sweep(&args),

@@ -466,6 +466,7 @@ fn setup(job: &Job, machine: &str, memory: u64, program: &Program) -> Setup {
         machine: machine.to_owned(),
         program: job.program.clone(),
         memory: Some(memory),
+        senpai: None,
         fragment: None,
         group: Vec::new(),
         swap: job.areas.iter().map(ToString::to_string).collect(),

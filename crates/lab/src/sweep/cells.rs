@@ -2,7 +2,7 @@
 
 use super::plan::{Sweep, What};
 use crate::cell::Cell;
-use crate::engine::{GroupSpec, Machine, Program, RunConfig, SwapSpec};
+use crate::engine::{GroupSpec, Machine, Program, RunConfig, Senpai, SwapSpec};
 use crate::error::{Error, Result};
 use crate::profile::{Profile, parse_setting};
 use crate::size::Memory;
@@ -59,6 +59,8 @@ impl Catalog {
         let groups = what.group.iter().map(|text| text.parse()).collect::<Result<Vec<GroupSpec>, _>>();
         let groups = groups.map_err(|why| Error::Input(format!("group: {why}")))?;
         machine.check_groups(&groups)?;
+        let senpai = what.senpai.as_deref().map(str::parse::<Senpai>).transpose();
+        let senpai = senpai.map_err(|why| Error::Input(format!("senpai: {why}")))?;
         let fragment = what.fragment.as_deref().map(str::parse).transpose().map_err(Error::Input)?;
         let profile = Profile::parse(&what.profile, &settings)?;
         let mut cell = Cell::new((&what.program, program), (&what.machine, machine), profile);
@@ -68,6 +70,7 @@ impl Catalog {
             contents: !swap.is_empty(),
             swap,
             groups,
+            senpai,
             verify: what.verify,
             ..cell.config
         };

@@ -239,6 +239,7 @@ impl Fill<'_> {
                 .flat_map(|areas| areas.split_whitespace().map(str::to_owned))
                 .collect(),
             group: template.group.iter().map(|text| fill(text)).collect::<Result<_, _>>()?,
+            senpai: template.senpai.as_deref().map(&mut fill).transpose()?,
             fragment: template.fragment.as_deref().map(&mut fill).transpose()?,
             verify: template.verify,
         })

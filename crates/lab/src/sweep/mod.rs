@@ -13,6 +13,7 @@
 //! curve     more and less memory
 //! parts     the parts of MGLRU, each left out and each added
 //! optimum   replacement policies against the fewest refaults
+//! need      how much memory a program needs
 //! swap      kinds of swap against each other
 //! tune      the best values of knobs
 //! worth     what a change is worth
@@ -21,6 +22,7 @@
 mod cells;
 pub mod curve;
 mod file;
+pub mod need;
 pub mod optimum;
 pub mod parts;
 mod plan;

@@ -27,6 +27,9 @@ pub struct What {
     /// Control groups that the run begins with, their limits in bytes.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub group: Vec<String>,
+    /// A controller of one of them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub senpai: Option<String>,
     /// The state of memory at the start.
     pub fragment: Option<String>,
     /// Whether the oracle checks the run.

@@ -7,6 +7,7 @@ mod explaining;
 mod files;
 mod groups;
 mod importing;
+mod needing;
 mod output;
 mod pages;
 mod recording;

@@ -42,7 +42,7 @@ impl Failures {
 }
 
 /// A share in percent, in a million.
-fn parse_share(text: &str) -> Option<u32> {
+pub(super) fn parse_share(text: &str) -> Option<u32> {
     let percent: f64 = text.strip_suffix('%')?.parse().ok()?;
     (0.0..=100.0).contains(&percent).then(|| (percent / 100.0 * f64::from(MILLION)).round() as u32)
 }

@@ -10,6 +10,7 @@ mod failures;
 mod groups;
 mod random;
 mod ratio;
+mod senpai;
 mod size;
 mod swap;
 mod upkeep;
@@ -21,6 +22,8 @@ pub use cost::{CostRow, Costs, Hardware};
 pub use fail::FailSpec;
 pub use failures::Failures;
 pub(crate) use failures::MILLION;
+use failures::{parse_share, parse_time};
+pub use senpai::Senpai;
 pub use swap::SwapSpec;
 
 use crate::fragment::target::Fragmentation;

@@ -52,3 +52,37 @@ fn a_group_above_memory_high_has_pressure_and_its_empty_sibling_has_none() {
     assert_eq!(of("rest"), Default::default());
     assert!(outcome.pressure.memory[0].total > 0);
 }
+
+/// A program that stores to 12 MiB and then loads the last of them many times, with a controller. Returns the outcome
+/// and the MiB that its group had in the end.
+fn controlled(hot: u64, senpai: &str) -> (Outcome, f64) {
+    let play = play(move |os, _| {
+        let at = os.mmap(Map::anonymous(12 * MIB)).unwrap();
+        store_all(os, at, 12 * MIB)?;
+        (0..600).try_for_each(|_| load_all(os, at + (12 - hot) * MIB, hot * MIB))
+    });
+    let groups = vec!["web".parse().unwrap()];
+    let senpai = Some(senpai.parse().unwrap());
+    let machine = MachineSpec::preset("small").unwrap();
+    let outcome = run(&RunConfig { verify: true, groups, senpai, ..RunConfig::new(machine) }, &play).unwrap();
+    let current = outcome.metric("senpai_current").unwrap() / MIB as f64;
+    (outcome, current)
+}
+
+#[test]
+fn a_controller_takes_what_a_group_does_not_use_and_leaves_what_it_does() {
+    let settings = "web:interval=200us,pressure=10us,max_probe=5%";
+    let (little, current) = controlled(3, settings);
+    assert!((2.0..8.0).contains(&current), "{current}");
+    assert!(little.metric("senpai_reclaimed").unwrap() >= 4.0 * MIB as f64);
+    let (_, current) = controlled(12, settings);
+    assert!(current > 8.0, "{current}");
+}
+
+#[test]
+fn a_controller_needs_a_group_that_is_there() {
+    let machine = MachineSpec::preset("small").unwrap();
+    let senpai = Some("web".parse().unwrap());
+    let error = run(&RunConfig { senpai, ..RunConfig::new(machine) }, &play(|_, _| Ok(()))).unwrap_err();
+    assert_eq!(error.to_string(), "senpai: there is no group 'web' when the run begins");
+}

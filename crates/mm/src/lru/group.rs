@@ -297,7 +297,7 @@ impl Groups {
     }
 
     /// Whether the group can have settings of its own: the root's are the global ones.
-    pub(super) fn check_own(&self, group: GroupId) -> Result<(), Error> {
+    pub(crate) fn check_own(&self, group: GroupId) -> Result<(), Error> {
         match group {
             ROOT => Err(Error::Invalid),
             group if !self.is_live(group) => Err(Error::NotFound),

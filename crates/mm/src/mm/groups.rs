@@ -9,7 +9,7 @@ use crate::api::{Error, GroupLimits, ZswapLimits};
 use crate::knobs::Knob;
 use crate::lru::{LruList, PolicyKind, ROOT};
 use crate::machine::Machine;
-use crate::reclaim::{self, Retries};
+use crate::reclaim::{self, MAX_RECLAIM_RETRIES, Retries};
 use crate::stat::GroupStat;
 use crate::units::*;
 use smallvec::SmallVec;
@@ -97,6 +97,25 @@ impl<M: Machine> Mm<M> {
                 return Ok(());
             }
         }
+    }
+
+    /// Reclaim pages from a group other than the root and from those below it, as a write to its `memory.reclaim` does.
+    /// Returns how many were reclaimed: fewer if no more can be.
+    pub fn reclaim_group(&self, group: GroupId, pages: u64) -> Result<u64, Error> {
+        self.core.lru.groups.check_own(group)?;
+        let (mut reclaimed, mut retries) = (0, MAX_RECLAIM_RETRIES);
+        while reclaimed < pages && !self.machine().stopping() {
+            // Ever smaller parts: reclaim frees a batch at least.
+            let freed = reclaim::group(&self.core, &self.reclaim, self, group, (pages - reclaimed) / 4);
+            if freed == 0 {
+                if retries == 0 {
+                    break;
+                }
+                retries -= 1;
+            }
+            reclaimed += freed;
+        }
+        Ok(reclaimed)
     }
 
     /// The limits of zswap of a group.

@@ -61,20 +61,22 @@ impl Lines {
     }
 
     fn limit(&mut self, group: &str, which: usize, (axis, value): (&Axis, usize)) {
-        let set = |at: usize| {
-            let value = match (GroupSpec::FILES[which], axis.values[at]) {
-                ("memory.zswap.writeback", on) => if on == 0 { "no" } else { "yes" }.to_owned(),
-                (_, u64::MAX) => "infinity".to_owned(),
-                (_, bytes) => bytes.to_string(),
-            };
-            // A unit's name is the last part of its group's path.
-            let unit = group.rsplit('/').next().unwrap_or(group);
-            let unit = if unit.contains('.') { unit.to_owned() } else { format!("{unit}.service") };
-            format!("systemctl set-property {unit} {}={value}", property(GroupSpec::FILES[which]))
-        };
-        self.apply.push(set(value));
-        self.undo.push(set(axis.base));
+        self.apply.push(set_limit(group, which, axis.values[value]));
+        self.undo.push(set_limit(group, which, axis.values[axis.base]));
     }
+}
+
+/// The line that makes systemd set the limit of a group whose file is at position `which` of [`GroupSpec::FILES`].
+pub fn set_limit(group: &str, which: usize, value: u64) -> String {
+    let value = match (GroupSpec::FILES[which], value) {
+        ("memory.zswap.writeback", on) => if on == 0 { "no" } else { "yes" }.to_owned(),
+        (_, u64::MAX) => "infinity".to_owned(),
+        (_, bytes) => bytes.to_string(),
+    };
+    // A unit's name is the last part of its group's path.
+    let unit = group.rsplit('/').next().unwrap_or(group);
+    let unit = if unit.contains('.') { unit.to_owned() } else { format!("{unit}.service") };
+    format!("systemctl set-property {unit} {}={value}", property(GroupSpec::FILES[which]))
 }
 
 /// The name that sysctl has for a file.

@@ -9,7 +9,7 @@
 //! result   tables and sentences
 //! ```
 
-mod apply;
+pub mod apply;
 mod axis;
 mod judge;
 mod result;

@@ -19,7 +19,7 @@ pub(super) const KINDS: usize = 4;
 /// Picoseconds of each kind of stall, and those in which the CPU had tasks.
 type Times = [u64; KINDS + 1];
 
-/// What a task does, as far as its domains count it.
+/// What of a task its domains count.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub(super) struct Activity {
     /// It runs, or waits for the CPU.
@@ -93,7 +93,7 @@ pub(crate) struct Collected {
 }
 
 impl Collected {
-    pub(super) fn of(cpus: usize) -> Collected {
+    pub(crate) fn of(cpus: usize) -> Collected {
         Collected { seen: vec![Times::default(); cpus], totals: [0; KINDS] }
     }
 
@@ -192,10 +192,12 @@ impl Domain {
         })
     }
 
-    /// Picoseconds until now in which a task waited for memory, as `own` has collected them: they never get less.
-    pub(super) fn memory_some(&self, own: &mut Collected, now: u64) -> u64 {
+    /// Picoseconds until now in which a task waited for memory, and for a device, as `own` has collected them: they
+    /// never get less.
+    pub(super) fn some(&self, own: &mut Collected, now: u64) -> [u64; 2] {
         own.collect(&self.cpus, now);
-        own.totals[0]
+        let [memory, _, io, _] = own.totals;
+        [memory, io]
     }
 
     #[cfg(test)]

@@ -196,9 +196,16 @@ impl Sched {
         self.pressure.stalls(now, group.0.into()).unwrap_or_default()
     }
 
+    /// Picoseconds until now in which a task of the group waited for memory, and for a device, as `own` has collected
+    /// them: they never get less. A group without a task has none.
+    pub(crate) fn some(&self, now: u64, group: GroupId, own: &mut Collected) -> [u64; 2] {
+        let domain = self.pressure.domains.get(usize::from(group.0)).and_then(Option::as_ref);
+        domain.map_or([0; 2], |domain| domain.some(own, now))
+    }
+
     /// Picoseconds until now in which a task waited for memory, for the timeline.
     pub(crate) fn shown_pressure(&mut self, now: u64) -> u64 {
         let Some(Some(machine)) = self.pressure.domains.first() else { return 0 };
-        machine.memory_some(&mut self.pressure.shown, now)
+        machine.some(&mut self.pressure.shown, now)[0]
     }
 }

@@ -156,7 +156,7 @@ fn looking_changes_nothing_and_what_the_timeline_sees_never_gets_less() {
     let mut seen = Vec::new();
     for tenth in 1..=10 {
         let machine = pressure.domains[0].as_ref().unwrap();
-        seen.push(machine.memory_some(&mut pressure.shown, tenth * SECOND / 10));
+        seen.push(machine.some(&mut pressure.shown, tenth * SECOND / 10)[0]);
         if tenth == 5 {
             pressure.end(SECOND / 2, 0);
         }

@@ -440,3 +440,15 @@ fn process_made_in_a_removed_group_belongs_to_the_group_above() {
     mm.exit_space(space);
     assert_eq!((mm.remove_group(above), mm.validate()), (Ok(()), Ok(())));
 }
+
+#[test]
+fn memory_reclaim_frees_what_it_is_asked_for_or_what_there_is() {
+    let (mm, group) = bench(GroupLimits::default());
+    with_pages(mm, group, 100);
+    assert_eq!(mm.reclaim_group(ROOT, 10), Err(Error::Invalid), "the root has no such file here");
+    assert_eq!(mm.reclaim_group(group, 0), Ok(0));
+    let some = mm.reclaim_group(group, 40).unwrap();
+    assert!((40..100).contains(&some) && mm.group_usage(group).0 == 100 - some, "{some}");
+    let rest = mm.reclaim_group(group, 1000).unwrap();
+    assert_eq!((some + rest, mm.group_usage(group).0), (100, 0), "more is not there");
+}
