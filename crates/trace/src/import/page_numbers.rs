@@ -113,8 +113,8 @@ mod tests {
         let input = &folder.path().join("pages");
         std::fs::write(input, pages.iter().map(|page| format!("{page}\n")).collect::<String>()).unwrap();
         let (format, settings) = (Format::Pages, Settings::default());
-        let request = |output| Request { format, input, output, settings };
-        let of_file = trace(|output| import(&request(output), &mut || true).map(drop));
+        let of_file =
+            trace(|output| import(&Request { format, input, output, settings }, &mut || true).map(drop));
         let accesses = |pages| Accesses { pages, stores: &[], threads: &[] };
         let of_memory = of_memory(&mut |take| pages.chunks(999).all(|piece| take(accesses(piece))));
         assert!(of_file.is_ok() && of_memory == of_file);
