@@ -262,7 +262,8 @@ fn run_cpu<'s, P: Program>(sim: &'s Simulation<'s, P>, tasks: &mut [Option<Corou
             | Daemon::Kpromoted
             | Daemon::Kcompactd(_)
             | Daemon::Zswap
-            | Daemon::ZramUpkeep,
+            | Daemon::ZramUpkeep
+            | Daemon::Kdamond,
         )
         | TaskKind::Visitor
         | TaskKind::Senpai => (Class::System, None),

@@ -21,6 +21,11 @@ use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+/// Whether only some settings have this daemon, on which random numbers of programs must not depend.
+fn is_own(daemon: Daemon) -> bool {
+    matches!(daemon, Daemon::Kpromoted | Daemon::ZramUpkeep | Daemon::Kdamond)
+}
+
 /// How many frames and translations are validated in about the time of one operation.
 const PER_OPERATION: u64 = 16;
 
@@ -203,6 +208,7 @@ impl<'p, P> Simulation<'p, P> {
                 Daemon::Kpromoted => "kpromoted".into(),
                 Daemon::Zswap => "zswap-shrink".into(),
                 Daemon::ZramUpkeep => "zram-upkeep".into(),
+                Daemon::Kdamond => "kdamond.0".into(),
             }),
             TaskKind::Senpai => NewTask::Kernel("senpai".into()),
             TaskKind::Visitor | TaskKind::Leaving => NewTask::Kernel("visitor".into()),
@@ -227,7 +233,7 @@ impl<'p, P> Simulation<'p, P> {
         };
         let number = number - u32::from(self.config.senpai.is_some());
         match self.config.daemons {
-            None => number - daemons(|daemon| matches!(daemon, Daemon::Kpromoted | Daemon::ZramUpkeep)),
+            None => number - daemons(is_own),
             Some(counted) => number - daemons(|_| true) + counted,
         }
     }

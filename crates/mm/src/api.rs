@@ -252,4 +252,6 @@ pub enum Daemon {
     ZramUpkeep,
     /// Moves hot pages to faster tiers where faults do not.
     Kpromoted,
+    /// Pages out what was not used for long.
+    Kdamond,
 }

@@ -254,6 +254,35 @@ knobs! {
         "most pages of 2 MiB that khugepaged brings back from swap to collapse them";
     KhugepagedMaxPtesShared "khugepaged.max_ptes_shared" 256, 0..=511 "pages"
         "most pages of 2 MiB of anonymous memory that other processes map, too, and that khugepaged still copies";
+    DamonReclaimEnabled "damon_reclaim.enabled" 0, 0..=1 "" @start
+        "a daemon watches which memory is used, and pages out what was not used for damon_reclaim.min_age, while free memory is \
+         between its watermarks; looked at when the machine starts";
+    DamonReclaimMinAge "damon_reclaim.min_age" 120000000, 0..=86400000000_u64 "us"
+        "time for which a region must not have been used to be paged out";
+    DamonReclaimQuotaMs "damon_reclaim.quota_ms" 10, 0..=3600000 "ms"
+        "time that damon_reclaim may page out in each quota_reset_interval_ms; 0 = any";
+    DamonReclaimQuotaSz "damon_reclaim.quota_sz" 134217728, 0..=1099511627776_u64 "bytes"
+        "memory that it may try to page out in each quota_reset_interval_ms; 0 = any";
+    DamonReclaimQuotaResetIntervalMs "damon_reclaim.quota_reset_interval_ms" 1000, 1..=3600000 "ms"
+        "length of a window of the quota";
+    DamonReclaimWmarksInterval "damon_reclaim.wmarks_interval" 5000000, 1..=3600000000_u64 "us"
+        "time between two looks at free memory while damon_reclaim does nothing";
+    DamonReclaimWmarksHigh "damon_reclaim.wmarks_high" 500, 0..=1000 "per mille"
+        "free memory above which damon_reclaim does nothing";
+    DamonReclaimWmarksMid "damon_reclaim.wmarks_mid" 400, 0..=1000 "per mille"
+        "free memory below which damon_reclaim begins";
+    DamonReclaimWmarksLow "damon_reclaim.wmarks_low" 200, 0..=1000 "per mille"
+        "free memory below which damon_reclaim does nothing, because reclaim has better means";
+    DamonReclaimSampleInterval "damon_reclaim.sample_interval" 5000, 1..=60000000 "us"
+        "time for which a page of each region is watched";
+    DamonReclaimAggrInterval "damon_reclaim.aggr_interval" 100000, 1..=600000000 "us"
+        "time after which regions are joined, paged out and cut";
+    DamonReclaimMinNrRegions "damon_reclaim.min_nr_regions" 10, 3..=1000000 ""
+        "a region has at most this part of memory";
+    DamonReclaimMaxNrRegions "damon_reclaim.max_nr_regions" 1000, 3..=1000000 ""
+        "most regions: what watching costs";
+    DamonReclaimSkipAnon "damon_reclaim.skip_anon" 0, 0..=1 ""
+        "damon_reclaim leaves anonymous pages alone (1)";
     HugepagesEnabled16 "hugepages-16kB.enabled" 0, 0..=2 "" ["never" "madvise" "always"]
         anon_size "16 KiB";
     HugepagesEnabled32 "hugepages-32kB.enabled" 0, 0..=2 "" ["never" "madvise" "always"]
@@ -483,6 +512,7 @@ mod tests {
             &Knob::TierMigration,
             &Knob::ZswapEnabled,
             &Knob::ThpKhugepaged,
+            &Knob::DamonReclaimEnabled,
             &Knob::AllocPlacement,
             &Knob::TlbUnmap,
             &Knob::TimeContention

@@ -217,6 +217,7 @@ pub mod api;
 mod batched;
 pub mod cache;
 pub mod compact;
+mod damon;
 pub mod event;
 pub mod folio;
 pub mod frame;

@@ -25,6 +25,7 @@ use crate::api::*;
 use crate::arena::Arena;
 use crate::cache::Cache;
 use crate::compact;
+use crate::damon;
 use crate::frame::{FrameFlags, Mobility};
 use crate::hot;
 use crate::knobs::{Knob, Knobs};
@@ -389,12 +390,14 @@ impl<M: Machine> Mm<M> {
         let background = kswapds.chain([Daemon::Flusher]).chain(collapse.then_some(Daemon::Khugepaged));
         let promotes = self.mmu().tiers.many() && hot::wants_daemon(&self.mmu().knobs);
         let zswap = self.mmu().knobs.get(Knob::ZswapEnabled) != 0;
+        let damon = self.mmu().knobs.get(Knob::DamonReclaimEnabled) != 0;
         let upkeep = self.core.zrams.iter().flatten().any(|zram| zram.upkeep().is_some());
         background
             .chain(zswap.then_some(Daemon::Zswap))
             .chain(upkeep.then_some(Daemon::ZramUpkeep))
             .chain(kcompactds)
             .chain(promotes.then_some(Daemon::Kpromoted))
+            .chain(damon.then_some(Daemon::Kdamond))
             .collect()
     }
 
@@ -408,6 +411,7 @@ impl<M: Machine> Mm<M> {
             Daemon::ZramUpkeep => writeback::zram_upkeep(&self.core),
             Daemon::Khugepaged => self.spaces.khugepaged(&self.core),
             Daemon::Kpromoted => promote::daemon(&self.core, &self.reclaim, self),
+            Daemon::Kdamond => damon::kdamond(&self.core, &self.reclaim, self),
         }
     }
 }

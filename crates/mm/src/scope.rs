@@ -65,6 +65,7 @@ named_table! {
         CompactZone "compact_zone" "compact one zone";
         Kcompactd "kcompactd" "compact a node in the background";
         ReclaimPages "reclaim_pages" "reclaim chosen pages (MADV_PAGEOUT)";
+        Kdamond "kdamond" "watch which memory is used, and page out what is not (DAMON)";
         BalancePgdat "balance_pgdat" "reclaim until a node is balanced (kswapd)";
         ShrinkNode "shrink_node" "reclaim from one node";
         ShrinkActiveList "shrink_active_list" "age the active list";

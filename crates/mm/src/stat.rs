@@ -80,6 +80,11 @@ counters! {
     NrPageTablePages "nr_page_table_pages" level "pages that hold page tables";
     NrZspages "nr_zspages" level "pages of compressed memory";
     NrSlabReclaimable "nr_slab_reclaimable" level "pages of slabs of records that can be dropped";
+    DamonTriedRegions "nr_reclaim_tried_regions" "regions that damon_reclaim has tried to page out";
+    DamonTriedBytes "bytes_reclaim_tried_regions" "their bytes";
+    DamonReclaimedRegions "nr_reclaimed_regions" "regions of which it has paged something out";
+    DamonReclaimedBytes "bytes_reclaimed_regions" "bytes that it has paged out";
+    DamonQuotaExceeds "nr_quota_exceeds" "windows in which it has used its quota up";
     PgpgIn "pgpgin" less "kilobytes read from devices";
     PgpgOut "pgpgout" less "kilobytes written to devices";
     PswpIn "pswpin" less "pages read from swap";

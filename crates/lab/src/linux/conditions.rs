@@ -111,7 +111,7 @@ pub fn place(knob: Knob, value: u64, disk: &str) -> Option<(String, String)> {
 
 /// The files of settings whose names say where they are; those of Pagefold's own flush policies have no counterpart.
 fn by_name(name: &str) -> Option<String> {
-    const FOLDERS: [(&str, &str); 7] = [
+    const FOLDERS: [(&str, &str); 8] = [
         ("vm.", "/proc/sys/vm"),
         ("kernel.", "/proc/sys/kernel"),
         ("swap.", "/sys/kernel/mm/swap"),
@@ -119,6 +119,7 @@ fn by_name(name: &str) -> Option<String> {
         ("numa.", "/sys/kernel/mm/numa"),
         ("khugepaged.", "/sys/kernel/mm/transparent_hugepage/khugepaged"),
         ("zswap.", ZSWAP),
+        ("damon_reclaim.", "/sys/module/damon_reclaim/parameters"),
     ];
     let in_folder = |(prefix, folder): (&str, &str)| Some(format!("{folder}/{}", name.strip_prefix(prefix)?));
     let size = || name.strip_suffix(".enabled").filter(|name| name.starts_with("hugepages-"));

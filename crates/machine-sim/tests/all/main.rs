@@ -27,6 +27,7 @@ mod collapse;
 mod compaction;
 mod compressed;
 mod conformance;
+mod damon;
 mod flushes;
 mod fragment;
 mod groups;

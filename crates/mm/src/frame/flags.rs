@@ -59,6 +59,10 @@ bitflags::bitflags! {
         const HELD = 1 << 28;
         /// A folio of a file on a device that was written since it came to the cache: each of its pages has a buffer.
         const BUFFERS = 1 << 29;
+        /// DAMON watches the folio, and no access has been seen since by anything else.
+        const IDLE = 1 << 30;
+        /// DAMON has seen an access, and taken the young bits that would tell reclaim.
+        const YOUNG = 1 << 31;
     }
 }
 

@@ -18,6 +18,9 @@ impl Lru {
             frame.clear(FrameFlags::REFERENCED);
             self.age_nonresident(frame.node(), frame.group(), frame.pages() as u64);
         }
+        if frame.has(FrameFlags::IDLE) {
+            frame.clear(FrameFlags::IDLE);
+        }
     }
 
     pub(crate) fn activate<M: Machine>(&self, platform: &Platform<M>, pfn: Pfn) {

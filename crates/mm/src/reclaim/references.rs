@@ -3,6 +3,7 @@
 use super::Reclaim;
 use super::pass::{Pass, ReclaimFate, ReferenceRule};
 use crate::frame::{FolioRun, Frame, FrameFlags};
+use crate::knobs::Knob;
 use crate::lru::mglru::form::after_look;
 use crate::lru::note_used;
 use crate::machine::Machine;
@@ -59,7 +60,10 @@ impl<M: Machine> Reclaim<'_, M> {
         fates: &mut [ReclaimFate; N],
     ) -> (FolioRun<'r, N>, u32) {
         let look = pass.look.as_mut();
-        let found = self.core.rmap.referenced(self.core, run, pass.sc.target, look);
+        let mut found = self.core.rmap.referenced(self.core, run, pass.sc.target, look);
+        if self.core.knobs.get(Knob::DamonReclaimEnabled) != 0 {
+            self.count_damons_looks(run, &mut found);
+        }
         let mut if_clean = 0;
         let wanted = run.filter(|at, pfn| {
             match self.judge(pfn, found[at], pass) {
@@ -74,6 +78,19 @@ impl<M: Machine> Reclaim<'_, M> {
             false
         });
         (wanted, if_clean)
+    }
+
+    /// DAMON has taken young bits that reclaim should have found; and it should know of those that reclaim has found.
+    fn count_damons_looks<const N: usize>(self, run: FolioRun<'_, N>, found: &mut [Referenced; N]) {
+        run.iter().for_each(|(at, pfn)| {
+            let frame = &self.core.frames[pfn];
+            if found[at].vmas > 0 {
+                frame.clear(FrameFlags::IDLE);
+            }
+            if found[at].vmas >= 0 && frame.test_and_clear(FrameFlags::YOUNG) {
+                found[at].vmas += 1;
+            }
+        });
     }
 
     #[inline(always)]
