@@ -56,7 +56,11 @@ pub fn set_mm(mm: Mm<X86>, disk: Option<Disk>) {
     // As on the simulated machine, the memory manager's daemons come first, because seeds depend on a task's
     // number. Only some policies have a promotion daemon; it is not counted, so that programs' random choices
     // do not depend on it.
-    let daemons = mm.daemons().into_iter().filter(|daemon| !matches!(daemon, Daemon::Kpromoted | Daemon::Kdamond)).count();
+    let daemons = mm
+        .daemons()
+        .into_iter()
+        .filter(|daemon| !matches!(daemon, Daemon::Kpromoted | Daemon::Kdamond))
+        .count();
     KERNEL.call_once(|| Kernel::new(mm, disk, daemons as u32));
     sched::on_switch(|space| self::mm().switch(space));
 }
