@@ -225,7 +225,6 @@ fn images() -> Vec<Step> {
     ];
     steps.extend(kernel::checks());
     steps.push(Step::cargo("the release build", ["build", "--release"]));
-    steps.push(Step::cargo("a policy from outside", POLICY_FROM_OUTSIDE));
     steps.push(Step::xtask("instructions", ["instructions"]));
     steps.push(Step::xtask("what the random program meets", ["soak", "--cover"]));
     steps.push(Step::xtask("counts beside Linux's", ["truth"]));
@@ -233,23 +232,6 @@ fn images() -> Vec<Step> {
     steps.extend(linux::checks());
     steps
 }
-
-/// A run with a replacement policy that is a crate of its own.
-const POLICY_FROM_OUTSIDE: [&str; 13] = [
-    "run",
-    "--release",
-    "--",
-    "--policy-crate",
-    "examples/policy",
-    "run",
-    "zipf:8M",
-    "--memory",
-    "50%",
-    "--profile",
-    "custom",
-    "--machine",
-    "small",
-];
 
 /// A command in the workspace of the example of docs/embedding.md.
 fn in_example(name: &'static str, args: &[&'static str]) -> Step {

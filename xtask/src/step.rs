@@ -29,7 +29,6 @@ const TYPICAL: &[(&str, u64)] = &[
     ("lints of the example", 12),
     ("the memory manager in another kernel, on CPUs that run at the same time", 40),
     ("the release build", 218),
-    ("a policy from outside", 60),
     ("instructions", 60),
     ("what the random program meets", 7),
     ("counts beside Linux's", 70),
