@@ -61,8 +61,8 @@ fn folder(args: &[OsString]) -> Result<Option<(&Path, &[OsString])>> {
     Ok(text.map(|folder| (Path::new(folder), rest)))
 }
 
-/// Build the command. It is below the crate's own `target`, but for a checkout of Pagefold, whose `target` has most of
-/// what is built.
+/// Build the command below the crate's own `target`, or in that of a checkout of Pagefold, which has the crates of the
+/// registry already. Pagefold's own are built once more: cargo shares none between workspaces.
 fn build(folder: &Path) -> Result<PathBuf> {
     let name = package_name(&folder.join("Cargo.toml"))?;
     let root = Path::new(LAB).join("../..");
@@ -103,7 +103,7 @@ fn package_name(manifest: &Path) -> Result<String> {
     name.map(str::to_owned).ok_or_else(|| Error::file("use", manifest, "it describes no package"))
 }
 
-/// The manifest of the command, with the settings of Pagefold's own release build: only so can it share its parts.
+/// The manifest of the command, with the settings of Pagefold's own release build.
 fn manifest(folder: &Path, name: &str) -> Result<String> {
     let text = |text: &str| toml::Value::String(text.to_owned());
     let checkout = Path::new(LAB).is_dir();
