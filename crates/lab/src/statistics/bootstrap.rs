@@ -45,7 +45,7 @@ fn samples(base: &[f64], value: &[f64]) -> Option<Vec<f64>> {
         let (mut below, mut above) = (0.0, 0.0);
         for _ in 0..pairs {
             // The upper half of a product is even enough for so few pairs.
-            let at = (u128::from(random.next_u64()) * u128::from(pairs) >> 64) as usize;
+            let at = ((u128::from(random.next_u64()) * u128::from(pairs)) >> 64) as usize;
             below += base[at];
             above += value[at];
         }

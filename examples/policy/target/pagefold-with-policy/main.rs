@@ -1,0 +1,3 @@
+fn main() -> std::process::ExitCode {
+    pagefold::cli::start_with(theirs::policy)
+}
