@@ -9,7 +9,7 @@ use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The option, which stands before the command.
+/// The option, which the command follows.
 const OPTION: &str = "--policy-crate";
 /// What tells the command that was built which crate its policy is from.
 const VARIABLE: &str = "PAGEFOLD_POLICY_CRATE";
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn folder_stands_before_the_command() {
+    fn command_follows_the_folder() {
         for line in ["pagefold --policy-crate mine run zipf:1M", "pagefold --policy-crate=mine run zipf:1M"] {
             let args = words(line);
             let (found, rest) = folder(&args).unwrap().unwrap();
