@@ -1,7 +1,7 @@
 //! The program that a command is a part of, where that is not a shell: what the command would print is handed to it,
 //! and it stops the command by a flag in place of a signal.
 //!
-//! A caller holds for a thread ([`Caller::call`]), and for those that the command starts ([`crate::jobs`]).
+//! A caller holds for a thread ([`Caller::call`]), and for those that the command starts (`jobs`).
 
 use crate::columns::Columns;
 use std::cell::RefCell;
