@@ -1,3 +1,0 @@
-fn main() -> std::process::ExitCode {
-    pagefold::cli::start_with(theirs::policy)
-}
