@@ -81,6 +81,8 @@ impl<M: Machine> Reclaim<'_, M> {
     }
 
     /// DAMON has taken young bits that reclaim should have found; and it should know of those that reclaim has found.
+    #[cold]
+    #[inline(never)]
     fn count_damons_looks<const N: usize>(self, run: FolioRun<'_, N>, found: &mut [Referenced; N]) {
         run.iter().for_each(|(at, pfn)| {
             let frame = &self.core.frames[pfn];

@@ -64,8 +64,12 @@ impl Cpu {
 
     /// Count its time up to `now`. It never goes back: another CPU's clock may be behind.
     fn count(&mut self, now: u64) {
+        // A task is counted out and in at one time, and a switch is two changes at one time.
+        if now <= self.until {
+            return;
+        }
         self.times = self.times_at(now);
-        self.until = self.until.max(now);
+        self.until = now;
     }
 
     /// Count a task in (1) or out (-1).
@@ -149,8 +153,11 @@ impl Domain {
     }
 
     /// A task that did `before` on a CPU does `after` on another or the same from `now` on.
+    #[inline]
     pub(super) fn change(&mut self, now: u64, before: (usize, Activity), after: (usize, Activity)) {
-        self.end_periods(now);
+        if now >= self.period_ends {
+            self.end_periods(now);
+        }
         for ((cpu, activity), by) in [(before, -1), (after, 1)] {
             self.cpus[cpu].count(now);
             self.cpus[cpu].add(activity, by);

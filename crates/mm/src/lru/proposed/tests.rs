@@ -175,6 +175,12 @@ fn policy_that_keeps_everything_is_bypassed_sooner_each_time() {
     let got = lru.isolate_proposed(&platform, NODE, ROOT, ONE);
     // Four rounds, 64, and the folio that is taken.
     assert_eq!((got.looked, got.taken, fallbacks()), (4 * 16 + 64 + 1, [0, 1], 1));
+    let decided = [Stat::PolicyTaken, Stat::PolicyMoved].map(|stat| platform.stats.read(stat));
+    assert_eq!(
+        decided,
+        [1, 4 * 16 + 64],
+        "it moved each that it was asked about; the last was taken unasked"
+    );
     let mut folios = got.folios;
     for folios in &mut folios {
         lru.putback_proposed(&platform, folios);
