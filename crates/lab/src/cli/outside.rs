@@ -72,6 +72,8 @@ fn build(folder: &Path) -> Result<PathBuf> {
     std::fs::create_dir_all(&home).map_err(|error| Error::output("create", &home, &error))?;
     output::save(&home.join("Cargo.toml"), &manifest(folder, &name)?)?;
     output::save(&home.join("main.rs"), MAIN)?;
+    // The folder may be one that the crate's repository does not ignore.
+    output::save(&home.join(".gitignore"), "*\n")?;
     let lock = home.join("Cargo.lock");
     if checkout.is_file() && !lock.is_file() {
         std::fs::copy(&checkout, &lock).map_err(|error| Error::output("write", &lock, &error))?;

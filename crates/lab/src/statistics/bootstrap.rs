@@ -4,7 +4,7 @@
 //! Student's interval takes means for normally distributed. With few runs of which one is far off they are not; then
 //! the two intervals differ, and a reader should know.
 
-use super::{CONFIDENCE, Interval, mean};
+use super::{CONFIDENCE, Interval, bisect, mean};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
 
@@ -78,17 +78,7 @@ fn cdf(z: f64) -> f64 {
 
 /// The z with P(Z <= z) = `p`; as far out as doubles tell for 0 and 1.
 fn quantile(p: f64) -> f64 {
-    let (mut low, mut high) = (-40.0, 40.0);
-    // A bracket that is halved 200 times has no digit left.
-    for _ in 0..200 {
-        let middle = 0.5 * (low + high);
-        if cdf(middle) < p {
-            low = middle;
-        } else {
-            high = middle;
-        }
-    }
-    0.5 * (low + high)
+    bisect([-40.0, 40.0], |z| cdf(z) < p)
 }
 
 #[cfg(test)]

@@ -32,6 +32,20 @@ pub fn mean(values: &[f64]) -> f64 {
     first + values.iter().map(|value| value - first).sum::<f64>() / values.len() as f64
 }
 
+/// Where a condition that holds below some number of the bracket ends: bisection, which cannot diverge.
+fn bisect([mut low, mut high]: Interval, is_below: impl Fn(f64) -> bool) -> f64 {
+    // Halving a bracket 200 times exhausts the digits of a double from any start.
+    for _ in 0..200 {
+        let middle = 0.5 * (low + high);
+        if is_below(middle) {
+            low = middle;
+        } else {
+            high = middle;
+        }
+    }
+    0.5 * (low + high)
+}
+
 /// Sample standard deviation (n − 1); `None` for fewer than two values.
 pub fn standard_deviation(values: &[f64]) -> Option<f64> {
     (values.len() >= 2).then(|| (centred_products(values, values) / (values.len() - 1) as f64).sqrt())

@@ -4,6 +4,8 @@
 //! continued fraction (modified Lentz method); the quantile is found by bisection, which cannot diverge. A call
 //! costs microseconds and is made a few times a table, so nothing here is tuned.
 
+use super::bisect;
+
 /// Lanczos coefficients for g = 7, nine terms: good for 15 digits.
 const LANCZOS: [f64; 9] = [
     0.999_999_999_999_809_9,
@@ -79,17 +81,7 @@ pub fn quantile(p: f64, df: f64) -> f64 {
     while cdf(high, df) < p {
         high *= 2.0;
     }
-    let mut low = 0.0;
-    // Halving a bracket 200 times exhausts the digits of a double from any start.
-    for _ in 0..200 {
-        let middle = 0.5 * (low + high);
-        if cdf(middle, df) < p {
-            low = middle;
-        } else {
-            high = middle;
-        }
-    }
-    0.5 * (low + high)
+    bisect([0.0, high], |t| cdf(t, df) < p)
 }
 
 #[cfg(test)]

@@ -214,3 +214,17 @@ fn side_that_fails_is_named_beside_the_others() {
     let all = bad(&words("compare zipf:64M --machine luf-cxl --memory 48M --with lazy -q"));
     assert!(all.starts_with("pagefold: classic: 48.0 MiB"), "{all}");
 }
+
+#[test]
+fn policy_crate_that_is_none_is_told_in_one_line() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path().display().to_string();
+    let run = ["run", "zipf:1M", "-q"];
+    let said = bad(&[&["--policy-crate", &at][..], &run].concat());
+    assert!(said.contains(&format!("cannot read {at}/Cargo.toml")), "{said}");
+    fs::write(folder.path().join("Cargo.toml"), "[workspace]\n").unwrap();
+    let said = bad(&[&["--policy-crate", &at][..], &run].concat());
+    assert!(said.contains("it describes no package"), "{said}");
+    assert!(bad(&["--policy-crate"]).contains("needs the folder of a crate"));
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "nothing is written beside it");
+}
