@@ -50,6 +50,8 @@ const CHOICES: &[(&str, &[&str])] = &[
     ("kernel.numa_balancing", &["0", "1", "2"]),
     ("tier.policy", &["hint", "hint", "generations", "sampled"]),
     ("tier.migration", &["exclusive", "transactional"]),
+    ("damon_reclaim.enabled", &["0", "0", "1"]),
+    ("damon_reclaim.quota_sz", &["0", "65536", "1048576"]),
     // CPUs that are stopped in the middle of the memory manager's work. The bound's counts say nothing then.
     ("preempt", &["off", "off", "off", "off", "4", "16", "64", "256"]),
     ("chaos machine", &["random", "random", "random", "tiers"]),
@@ -93,7 +95,10 @@ const BUILT_IN: &[&str] = &[
 /// The tests' programs live for milliseconds, so Linux's periods of a second are shortened to suit.
 const HASTE: &str = " --set khugepaged.scan_sleep_millisecs=3 --set khugepaged.alloc_sleep_millisecs=3 --set \
                      numa_balancing.scan_delay_ms=1 --set numa_balancing.scan_period_min_ms=5 --set numa_balancing.scan_size_mb=4 \
-                     --set numa_balancing.hot_threshold_ms=20 --set tier.period_ms=1 --set tier.sample_period=7 --set tier.adapt_samples=100";
+                     --set numa_balancing.hot_threshold_ms=20 --set tier.period_ms=1 --set tier.sample_period=7 --set tier.adapt_samples=100 \
+                     --set damon_reclaim.sample_interval=100 --set damon_reclaim.aggr_interval=1000 --set damon_reclaim.min_age=2000 --set \
+                     damon_reclaim.quota_reset_interval_ms=2 --set damon_reclaim.wmarks_interval=1000 --set damon_reclaim.wmarks_high=900 \
+                     --set damon_reclaim.wmarks_mid=900 --set damon_reclaim.wmarks_low=0";
 
 /// One round of splitmix64.
 fn mix(word: u64) -> u64 {
@@ -200,7 +205,8 @@ pub fn covering() -> Vec<String> {
             "run chaos:{}:600 --memory {memory} --machine {machine} --seed {} --set tlb.unmap={} --set reclaim.policy={} --set \
              file.max_order={order} --set shmem.max_order={order} --set thp.file_pmd={} --set hugepages-64kB.enabled={enabled} --set \
              hugepages-2048kB.enabled={enabled} --set thp.khugepaged=1 --set numa.demotion_enabled={} \
-             --set kernel.numa_balancing={} --set tier.policy={} --set tier.migration={}{}{swap}{fails}{HASTE} --verify --quiet --json",
+             --set kernel.numa_balancing={} --set tier.policy={} --set tier.migration={} \
+             --set damon_reclaim.enabled={} --set damon_reclaim.quota_sz={}{}{swap}{fails}{HASTE} --verify --quiet --json",
             ["96M", "160M", "256M", "512M"][i % 4],
             SEEDS + i,
             FlushPolicy::WORDS[i % FlushPolicy::WORDS.len()],
@@ -210,6 +216,8 @@ pub fn covering() -> Vec<String> {
             i / 5 % 3,
             ["hint", "sampled", "generations"][i / 7 % 3],
             ["exclusive", "transactional"][i / 21 % 2],
+            i / 8 % 2,
+            ["65536", "0"][i / 24 % 2],
             limits.concat(),
         )
     };

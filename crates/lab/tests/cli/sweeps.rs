@@ -47,8 +47,9 @@ fn killed_sweep_loses_and_repeats_no_finished_run() {
         child.kill().unwrap();
         child.wait().unwrap();
         let now = lines(&dir);
-        let kept = before.len().saturating_sub(1);
-        assert_eq!(now[..kept.min(now.len())], before[..kept], "finished runs are kept");
+        // The last line may have been half written, and a sweep that is done puts its lines in order.
+        let finished = &before[..before.len().saturating_sub(1)];
+        assert!(finished.iter().all(|line| now.contains(line)), "finished runs are kept");
         before = now;
     }
     assert_eq!(good(&sweep(&dir)), whole);
