@@ -87,36 +87,56 @@ impl Program {
         matches!(self, Program::Named(program) if program.may_be_oom_killed())
     }
 
-    /// What a run of the random program covered: its operations, and what the memory manager counted for them.
-    pub(super) fn covered(&self, outcome: &Outcome) -> BTreeMap<String, u64> {
-        let Program::Named(Named::Chaos(chaos)) = self else { return BTreeMap::new() };
-        let stats = outcome.stats.iter().filter(|(stat, _)| !stat.is_level());
-        let stats = stats.map(|&(stat, value)| (format!("vmstat:{}", stat.name()), value.max(0) as u64));
-        let sizes = SizeStat::ALL.iter().filter(|stat| !stat.name().starts_with("nr_")).map(|stat| {
-            let of_stat = outcome.metrics.iter().filter(|metric| {
-                metric.name.starts_with("hugepages-") && metric.name.ends_with(&format!("/{}", stat.name()))
-            });
-            (format!("hugepages:{}", stat.name()), of_stat.map(|metric| metric.value as u64).sum())
-        });
-        let work = outcome.work.iter().map(|done| (format!("work:{}", done.work.name()), done.count));
-        let acts = chaos.covered().map(|(name, times)| (format!("chaos:{name}"), times));
-        acts.chain(stats).chain(sizes).chain(work).collect()
-    }
-
-    /// Run the program. Also return warnings for readers of the numbers.
-    pub(super) fn run(&self, config: &RunConfig) -> Result<(Outcome, Vec<String>)> {
+    /// Run the program.
+    pub(super) fn run(&self, config: &RunConfig) -> Result<Ran> {
         match self {
-            Program::Named(program) => Ok((run_named(config, program)?, Vec::new())),
+            Program::Named(program) => run_named(config, program),
             Program::Trace(replay) => {
                 // A replay has state, so parallel runs need one each.
                 let replay = Replay::clone(replay);
                 let outcome = machine_sim::run(config, &replay).map_err(explain)?;
-                let mut notes = warnings(&replay.outcome())?;
-                notes.extend(self.sampled(config.memory));
-                Ok((outcome, notes))
+                let mut warnings = warnings(&replay.outcome())?;
+                warnings.extend(self.sampled(config.memory));
+                Ok(Ran { warnings, ..Ran::of(outcome) })
             }
         }
     }
+}
+
+/// What a run of a program has shown.
+pub(super) struct Ran {
+    pub(super) outcome: Outcome,
+    /// For readers of the numbers.
+    pub(super) warnings: Vec<String>,
+    /// Of the random program: its operations, and what the memory manager counted for them.
+    pub(super) covered: BTreeMap<String, u64>,
+}
+
+impl Ran {
+    fn of(outcome: Outcome) -> Ran {
+        Ran { outcome, warnings: Vec::new(), covered: BTreeMap::new() }
+    }
+}
+
+fn run_chaos(config: &RunConfig, chaos: &Chaos) -> Result<Ran> {
+    check_disk(config, chaos)?;
+    let config = RunConfig { validate_sometimes: config.verify, ..config.clone() };
+    let outcome = machine_sim::run(&config, chaos).map_err(explain)?;
+    Ok(Ran { covered: covered(chaos, &outcome), ..Ran::of(outcome) })
+}
+
+fn covered(chaos: &Chaos, outcome: &Outcome) -> BTreeMap<String, u64> {
+    let stats = outcome.stats.iter().filter(|(stat, _)| !stat.is_level());
+    let stats = stats.map(|&(stat, value)| (format!("vmstat:{}", stat.name()), value.max(0) as u64));
+    let sizes = SizeStat::ALL.iter().filter(|stat| !stat.name().starts_with("nr_")).map(|stat| {
+        let of_stat = outcome.metrics.iter().filter(|metric| {
+            metric.name.starts_with("hugepages-") && metric.name.ends_with(&format!("/{}", stat.name()))
+        });
+        (format!("hugepages:{}", stat.name()), of_stat.map(|metric| metric.value as u64).sum())
+    });
+    let work = outcome.work.iter().map(|done| (format!("work:{}", done.work.name()), done.count));
+    let acts = chaos.covered().map(|(name, times)| (format!("chaos:{name}"), times));
+    acts.chain(stats).chain(sizes).chain(work).collect()
 }
 
 fn words(name: &str) -> std::result::Result<NameParts<'_>, NameError> {
@@ -148,18 +168,14 @@ fn explain_name(wrong: &NameError) -> Error {
     })
 }
 
-fn run_named(config: &RunConfig, program: &Named) -> Result<Outcome> {
-    match program {
-        Named::LruFileMmapRead(case) => flood(config, case),
+fn run_named(config: &RunConfig, program: &Named) -> Result<Ran> {
+    let outcome = match program {
+        Named::Chaos(chaos) => return run_chaos(config, &chaos.again()),
+        Named::LruFileMmapRead(case) => flood(config, case)?,
         Named::VmScalability(case) => {
             let memory = config.memory.unwrap_or_else(|| config.machine.memory());
             case.suits(memory).map_err(Error::Input)?;
-            machine_sim::run(config, program).map_err(explain)
-        }
-        Named::Chaos(chaos) => {
-            check_disk(config, chaos)?;
-            let validate_sometimes = config.verify;
-            machine_sim::run(&RunConfig { validate_sometimes, ..config.clone() }, program).map_err(explain)
+            machine_sim::run(config, program).map_err(explain)?
         }
         Named::Builtin(_)
         | Named::Usemem(_)
@@ -167,8 +183,9 @@ fn run_named(config: &RunConfig, program: &Named) -> Result<Outcome> {
         | Named::Churn(_)
         | Named::PageoutLoop(_)
         | Named::WillItScale(_)
-        | Named::App(_) => machine_sim::run(config, program).map_err(explain),
-    }
+        | Named::App(_) => machine_sim::run(config, program).map_err(explain)?,
+    };
+    Ok(Ran::of(outcome))
 }
 
 /// Refuse a random program whose files do not fit on the machine's disk.

@@ -532,6 +532,24 @@ fn curve_adds_sizes_where_runs_differ() {
     assert!(good(line).contains("+: added, as run times"));
 }
 
+/// The random program keeps what its tasks tell each other. Runs shared that, so they took whatever course those at the
+/// same time took.
+#[test]
+fn runs_of_the_random_program_do_not_know_each_other() {
+    let json = |more: &str| {
+        let line = format!("run chaos:4M --machine small --memory 60% -q --json --no-host-time {more}");
+        good_json(&line)["rows"].clone()
+    };
+    let both = json("--runs 2 --jobs 2");
+    assert_eq!(both, json("--runs 2 --jobs 1"));
+    let mean = |row: &Value, other: &Value| {
+        (row["value"].as_f64().unwrap() + other["value"].as_f64().unwrap()) / 2.0
+    };
+    let (first, second) = (json("--seed 1"), json("--seed 2"));
+    let alone = mean(&first[0], &second[0]);
+    assert!((both[0]["value"].as_f64().unwrap() / alone - 1.0).abs() < 1e-9, "{both}");
+}
+
 #[test]
 fn parts_shows_what_each_part_of_mglru_is_worth() {
     let line =

@@ -90,6 +90,12 @@ impl Chaos {
         Chaos { pages: (footprint / unit.footprint()).max(1), ..unit }
     }
 
+    /// The same program before it has run. It keeps what its tasks tell each other, so each run needs one of its own.
+    pub fn again(&self) -> Chaos {
+        let &Chaos { operations, pages, threads, forks, .. } = self;
+        Chaos { threads, forks, ..Chaos::new(operations, pages) }
+    }
+
     /// How often each operation had each outcome, as `mmap/done`. Those that must occur in a long run are
     /// listed even if they have not.
     pub fn covered(&self) -> impl Iterator<Item = (String, u64)> + '_ {
