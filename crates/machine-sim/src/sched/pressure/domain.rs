@@ -32,14 +32,51 @@ pub(super) struct Activity {
     pub(super) awaits_device: bool,
 }
 
+impl Activity {
+    /// What counting a task that does this adds.
+    fn counts(self) -> Counts {
+        let Activity { awake, stalled, stalled_running, awaits_device } = self;
+        let one = |counted: bool, of: u32| u128::from(counted) << of;
+        Counts(
+            one(awake, Counts::AWAKE)
+                + one(stalled, Counts::STALLED)
+                + one(stalled && awake, Counts::STALLED_AWAKE)
+                + one(stalled_running, Counts::STALLED_RUNNING)
+                + one(awaits_device, Counts::AWAIT_DEVICE),
+        )
+    }
+}
+
+/// How many tasks do what, 24 bits each. A switch changes several at once, in one addition.
+#[derive(Clone, Copy, Default)]
+struct Counts(u128);
+
+impl Counts {
+    const AWAKE: u32 = 0;
+    const STALLED: u32 = 24;
+    const STALLED_AWAKE: u32 = 48;
+    const STALLED_RUNNING: u32 = 72;
+    const AWAIT_DEVICE: u32 = 96;
+    /// What says that a task is stalled, or sleeps until a device has done something.
+    const WAITS: u128 = Self::all_of(Self::STALLED) | Self::all_of(Self::AWAIT_DEVICE);
+
+    const fn all_of(of: u32) -> u128 {
+        0xff_ffff << of
+    }
+
+    fn of(self, of: u32) -> u32 {
+        (self.0 >> of) as u32 & 0xff_ffff
+    }
+
+    fn waits(self) -> bool {
+        self.0 & Self::WAITS != 0
+    }
+}
+
 /// The tasks of a domain on a CPU, and what the CPU has added up.
 #[derive(Clone, Default)]
 pub(super) struct Cpu {
-    awake: u32,
-    stalled: u32,
-    stalled_awake: u32,
-    stalled_running: u32,
-    await_device: u32,
+    tasks: Counts,
     /// Up to when its time is counted.
     until: u64,
     times: Times,
@@ -49,17 +86,27 @@ impl Cpu {
     /// Its times at `now`.
     fn times_at(&self, now: u64) -> Times {
         let passed = now.saturating_sub(self.until);
-        let some = self.stalled > 0;
-        let none_works = self.awake == self.stalled_awake || self.stalled_running > 0;
-        let awaits = self.await_device > 0;
-        let states = [some, some && none_works, awaits, awaits && self.awake == 0, self.has_tasks()];
         let mut times = self.times;
-        times.iter_mut().zip(states).for_each(|(time, holds)| *time += passed * u64::from(holds));
+        times[KINDS] += passed * u64::from(self.has_tasks());
+        // Most of the time nobody waits.
+        if self.tasks.waits() {
+            self.add_waits(&mut times, passed);
+        }
         times
     }
 
+    fn add_waits(&self, times: &mut Times, passed: u64) {
+        let some = self.tasks.of(Counts::STALLED) > 0;
+        let awake = self.tasks.of(Counts::AWAKE);
+        let none_works =
+            awake == self.tasks.of(Counts::STALLED_AWAKE) || self.tasks.of(Counts::STALLED_RUNNING) > 0;
+        let awaits = self.tasks.of(Counts::AWAIT_DEVICE) > 0;
+        let states = [some, some && none_works, awaits, awaits && awake == 0];
+        times.iter_mut().zip(states).for_each(|(time, holds)| *time += passed * u64::from(holds));
+    }
+
     fn has_tasks(&self) -> bool {
-        self.awake + self.stalled + self.await_device > 0
+        self.tasks.0 != 0
     }
 
     /// Count its time up to `now`. It never goes back: another CPU's clock may be behind.
@@ -72,18 +119,10 @@ impl Cpu {
         self.until = now;
     }
 
-    /// Count a task in (1) or out (-1).
-    fn add(&mut self, activity: Activity, by: i32) {
-        let Activity { awake, stalled, stalled_running, awaits_device } = activity;
-        for (number, counts) in [
-            (&mut self.awake, awake),
-            (&mut self.stalled, stalled),
-            (&mut self.stalled_awake, stalled && awake),
-            (&mut self.stalled_running, stalled_running),
-            (&mut self.await_device, awaits_device),
-        ] {
-            *number = number.checked_add_signed(by * i32::from(counts)).expect("a task is counted out once");
-        }
+    /// One task that did `before` does `after` from `now` on; a task that is elsewhere does nothing here.
+    fn change(&mut self, now: u64, before: Activity, after: Activity) {
+        self.count(now);
+        self.tasks.0 = self.tasks.0 + after.counts().0 - before.counts().0;
     }
 }
 
@@ -158,9 +197,12 @@ impl Domain {
         if now >= self.period_ends {
             self.end_periods(now);
         }
-        for ((cpu, activity), by) in [(before, -1), (after, 1)] {
-            self.cpus[cpu].count(now);
-            self.cpus[cpu].add(activity, by);
+        let ((from, before), (to, after)) = (before, after);
+        if from == to {
+            self.cpus[to].change(now, before, after);
+        } else {
+            self.cpus[from].change(now, before, Activity::default());
+            self.cpus[to].change(now, Activity::default(), after);
         }
     }
 
