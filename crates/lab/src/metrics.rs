@@ -442,6 +442,7 @@ pub(crate) mod tests {
             lru_gen: Vec::new(),
             fragmented: None,
             groups: Vec::new(),
+            proc_files: Default::default(),
             warnings: vec![],
         }
     }

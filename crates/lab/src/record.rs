@@ -95,6 +95,9 @@ pub struct RunRecord {
     /// What control groups have counted; empty if there were none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub groups: Vec<GroupRecord>,
+    /// Files of /proc at the end, if they were asked for.
+    #[serde(default, skip_serializing_if = "ProcFiles::is_empty")]
+    pub proc_files: ProcFiles,
     /// What a reader of the numbers should know, one sentence each.
     pub warnings: Vec<String>,
 }
@@ -135,6 +138,9 @@ pub struct GroupRecord {
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub pressure: PressureFiles,
 }
+
+/// Files by their paths under /proc.
+pub type ProcFiles = BTreeMap<String, String>;
 
 /// Files of pressure by name, and their lines `some` and `full`.
 pub type PressureFiles = BTreeMap<String, BTreeMap<String, PressureLine>>;

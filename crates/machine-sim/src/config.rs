@@ -100,6 +100,8 @@ pub struct RunConfig {
     pub validate_sometimes: bool,
     /// Visits to the generations ([`Outcome::visited`](crate::Outcome::visited)).
     pub visits: Vec<Visit>,
+    /// Show zones and their free memory at the end ([`Outcome::free_memory`](crate::Outcome::free_memory)).
+    pub free_memory: bool,
     /// Give up the run when simulated time reaches this.
     pub time_limit: Option<Nanos>,
     /// Stop the run when this becomes true.
@@ -143,6 +145,7 @@ impl RunConfig {
             validate_every_op: false,
             validate_sometimes: false,
             visits: Vec::new(),
+            free_memory: false,
             time_limit: None,
             interrupt: None,
         }

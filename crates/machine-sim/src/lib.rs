@@ -55,6 +55,7 @@ pub mod tlb;
 mod visits;
 mod waiting;
 mod walk;
+mod zoneinfo;
 
 pub use bound::{BoundLevel, BoundReport, Cause, CauseCount};
 pub use config::{FlushFault, RunConfig, RunError, Visit};
@@ -64,7 +65,7 @@ pub use kernel::{GroupOutcome, GroupSpec, PROCESSES, Processes};
 pub use machine::SimMachine;
 pub use optimum::OptimumReport;
 pub use oracle::OracleReport;
-pub use outcome::{Better, Metric, Outcome, Pressure, StallTime, Visited, WorkDone};
+pub use outcome::{Better, FreeMemory, Metric, Outcome, Pressure, StallTime, Visited, WorkDone};
 pub use policies::check_policy;
 pub use profile::{ProfileNode, ProfileWork, TaskTime};
 pub use run::run;

@@ -1,15 +1,18 @@
 //! Collects the outcome of a run.
 
 use crate::cpu::{Class, Cpu};
+use crate::fragment::MemoryState;
 use crate::histogram::Histogram;
 use crate::machine::SimMachine;
 use crate::moves::MovesReport;
 use crate::observers::Observers;
-use crate::outcome::{Better, Metric, Outcome, Pressure, SenpaiOutcome, StallTime, WorkDone};
+use crate::outcome::{Better, FreeMemory, Metric, Outcome, Pressure, SenpaiOutcome, StallTime, WorkDone};
 use crate::placement::PlacementReport;
 use crate::sched::Stalls;
 use crate::simulation::Simulation;
 use crate::spec::Hardware;
+use crate::zoneinfo::zoneinfo;
+use mm::Mm;
 use mm::alloc::Watermark;
 use mm::machine::Work;
 use mm::stat::Stat;
@@ -54,7 +57,12 @@ pub(crate) fn collect<P>(sim: &Simulation<'_, P>) -> Outcome {
         oom: sim.mm().oom_reports(),
         signals: sim.kernel.signals(),
         visited: sim.state.borrow().visited.clone(),
+        free_memory: sim.config.free_memory.then(|| free_memory(sim.mm())),
     }
+}
+
+fn free_memory(mm: &Mm<SimMachine>) -> FreeMemory {
+    FreeMemory { zoneinfo: zoneinfo(mm), state: MemoryState::of(mm) }
 }
 
 /// What CPUs did with their time until now, all together, in picoseconds.

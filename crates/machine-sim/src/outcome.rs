@@ -1,7 +1,7 @@
 //! What a run has shown.
 
 use crate::bound::BoundReport;
-use crate::fragment::Fragmented;
+use crate::fragment::{Fragmented, MemoryState};
 use crate::optimum::OptimumReport;
 use crate::oracle::OracleReport;
 use crate::profile::{ProfileNode, TaskTime};
@@ -102,6 +102,15 @@ pub struct Pressure {
     pub io: [StallTime; 2],
 }
 
+/// Zones and their free memory.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct FreeMemory {
+    /// As /proc/zoneinfo shows it.
+    pub zoneinfo: String,
+    /// What is free.
+    pub state: MemoryState,
+}
+
 /// What a run has shown, until the end of its last program task.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Outcome {
@@ -149,6 +158,9 @@ pub struct Outcome {
     pub signals: Vec<String>,
     /// What visits have shown, without those whose time had not come when the program ended.
     pub visited: Vec<Visited>,
+    /// Zones when the program had ended, if the run was asked for them
+    /// ([`RunConfig::free_memory`](crate::RunConfig::free_memory)).
+    pub free_memory: Option<FreeMemory>,
 }
 
 impl Outcome {

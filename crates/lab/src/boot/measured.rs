@@ -51,6 +51,7 @@ pub fn record(report: &Report, guest: &Guest, profile: &str) -> Result<RunRecord
         lru_gen: Vec::new(),
         fragmented: None,
         groups: report.groups.clone(),
+        proc_files: Default::default(),
         warnings: [if guest.icount { COUNTED_TIME } else { REAL_TIME }.to_owned()]
             .into_iter()
             .chain(report.notes.iter().cloned())

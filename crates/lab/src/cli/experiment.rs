@@ -52,6 +52,11 @@ pub struct RunArgs {
     /// transfers, and the counters of /proc/vmstat (docs/perfetto.md); an existing FILE is replaced. Of one run only
     #[arg(long, value_name = "FILE", conflicts_with = "out")]
     perfetto: Option<PathBuf>,
+    /// Also write, of the first run, what a kernel on the machine would show at its end in vmstat, zoneinfo, buddyinfo,
+    /// pagetypeinfo and pressure/ of /proc, in Linux's shapes, into DIR, which is created; existing files of these
+    /// names are replaced
+    #[arg(long, value_name = "DIR")]
+    proc: Option<PathBuf>,
     /// Runs with seeds SEED, SEED+1, ...
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     runs: u32,
@@ -216,6 +221,7 @@ fn also_run<'a>(args: &'a RunArgs, visits: &'a [Visit]) -> Also<'a> {
     Also {
         folded: args.folded.as_deref(),
         perfetto: args.perfetto.as_deref(),
+        proc: args.proc.as_deref(),
         profile_tree: args.profile_tree,
         locks: args.locks,
         visits,
@@ -239,6 +245,7 @@ struct Also<'a> {
     svg: Option<&'a Path>,
     folded: Option<&'a Path>,
     perfetto: Option<&'a Path>,
+    proc: Option<&'a Path>,
     profile_tree: bool,
     locks: bool,
     visits: &'a [Visit],
@@ -263,6 +270,7 @@ fn plan(
         config.placement = args.placement;
         config.profile = also.profile_tree || also.locks || also.folded.is_some();
         config.visits = also.visits.to_vec();
+        config.free_memory = also.proc.is_some();
         config.fragment.clone_from(&args.begins.fragment);
         config.swap.clone_from(&args.begins.swap);
         config.fail.clone_from(&args.fail);
@@ -286,6 +294,7 @@ fn carry_out(mut plan: Plan, also: &Also, args: &ExperimentArgs) -> Result<()> {
     let files = || [also.svg, also.folded, html].into_iter().flatten();
     output::check_all_beside(files(), args.style.json)?;
     also.perfetto.map_or(Ok(()), output::check_binary)?;
+    also.proc.map_or(Ok(()), output::check_directory)?;
     // The input is good. The directory is locked before time is spent on runs.
     let runs = Resumed::open(out.map(|path| (path, rundir::plan(&config))), Unwritten::GoOn)?;
     interrupt::install()?;
@@ -329,6 +338,7 @@ fn carry_out(mut plan: Plan, also: &Also, args: &ExperimentArgs) -> Result<()> {
     let json = to_json(&summary)?;
     out.map_or(Ok(()), |path| rundir::save_summary(path, &text, &json))?;
     save(false)?;
+    also.proc.map_or(Ok(()), |dir| output::save_all(dir, &records[0].proc_files))?;
     drawn?;
     if let Some((path, cells)) = html.zip(cells) {
         page::write(path, &summary, cells, (args.what.jobs, args.what.quiet))?;
@@ -418,9 +428,12 @@ impl Plan {
 
     /// What determines the runs besides the setup.
     fn options(&self) -> String {
-        let RunConfig { verify, bound, optimum, moves, placement, profile, preempt, visits, .. } =
-            &self.cells[0].config;
-        format!("{verify} {bound} {optimum} {moves} {placement} {profile} {preempt:?} {visits:?}")
+        let RunConfig {
+            verify, bound, optimum, moves, placement, profile, preempt, visits, free_memory, ..
+        } = &self.cells[0].config;
+        format!(
+            "{verify} {bound} {optimum} {moves} {placement} {profile} {preempt:?} {visits:?} {free_memory}"
+        )
     }
 
     /// Begin all runs with these control groups.

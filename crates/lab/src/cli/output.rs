@@ -6,6 +6,7 @@ use crate::error::{Error, Result};
 use crate::human;
 use crate::list::Listing;
 use serde::Serialize;
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
@@ -105,6 +106,26 @@ pub fn check_file(path: &Path) -> Result<()> {
         true => Ok(()),
         false => Err(Error::file("write", path, "its folder does not exist")),
     }
+}
+
+/// Refuse a path at which no directory is or can be created. Change nothing.
+pub fn check_directory(path: &Path) -> Result<()> {
+    match path.is_dir() {
+        true => Ok(()),
+        false if path.exists() => Err(Error::file("write into", path, "it is not a directory")),
+        false => check_file(path),
+    }
+}
+
+/// Write files into a directory, by their paths in it. Folders are created; existing files are replaced.
+pub fn save_all(dir: &Path, files: &BTreeMap<String, String>) -> Result<()> {
+    for (name, text) in files {
+        let path = dir.join(name);
+        let folder = path.parent().unwrap_or(dir);
+        std::fs::create_dir_all(folder).map_err(|error| Error::output("create", folder, &error))?;
+        save(&path, text)?;
+    }
+    Ok(())
 }
 
 /// Write `text` to `path`; `-` is standard output. An existing file stays until all of it is written; a device or a

@@ -7,6 +7,7 @@ mod custom;
 mod history;
 mod machine;
 mod perfetto;
+mod proc;
 mod program;
 mod run;
 mod traces;

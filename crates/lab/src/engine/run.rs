@@ -1,19 +1,19 @@
 //! One run: a fresh machine, a program, a seed.
 
-use super::{Machine, Program, custom_policy};
+use super::program::Ran;
+use super::{Machine, Program, custom_policy, proc};
 use crate::error::{Error, Result};
 use crate::human;
 use crate::locks::{LineRecord, LockRecord};
 use crate::record::{
     Better, BoundRecord, CauseRecord, CostRecord, FragmentedRecord, GroupRecord, LevelRecord, LruGenRecord,
-    Measured, OptimumRecord, OracleRecord, PressureFiles, PressureLine, RunRecord, StateRecord, WorkDone,
-    ZoneRecord,
+    Measured, OptimumRecord, OracleRecord, RunRecord, StateRecord, WorkDone, ZoneRecord,
 };
 use crate::replay;
 use crate::tree::{Share, TaskTime, Tree};
 use machine_sim::{
     BoundLevel, BoundReport, CauseCount, Fragmented, GroupOutcome, LineOutcome, LockOutcome, LockTally,
-    MemoryState, OptimumReport, Outcome, Pressure, ProfileNode, RunConfig, StallTime, Visited, ZoneState,
+    MemoryState, OptimumReport, Outcome, Pressure, ProfileNode, RunConfig, Visited, ZoneState,
 };
 use mm::reclaim::CommandError;
 use mm::stat::Stat;
@@ -36,14 +36,13 @@ impl Program {
 
     /// Run the program for the column `profile`.
     pub fn measure(&self, config: &RunConfig, profile: &str) -> Result<RunRecord> {
-        let (outcome, mut warnings) = self.run(config)?;
+        let Ran { outcome, mut warnings, covered } = self.run(config)?;
         if !self.may_be_oom_killed() {
             finished(config, &outcome)?;
         }
         warnings.extend(config.memory.filter(|_| reclaimed(&outcome) == 0).map(|memory| {
             format!("nothing was reclaimed: what the program uses fits in {}", human::bytes(memory as f64))
         }));
-        let covered = self.covered(&outcome);
         Ok(RunRecord { covered, ..record(profile, config.seed, &outcome, warnings) })
     }
 }
@@ -132,6 +131,7 @@ fn record(profile: &str, seed: u64, outcome: &Outcome, warnings: Vec<String>) ->
         lru_gen: outcome.visited.iter().map(lru_gen).collect(),
         fragmented: outcome.fragmented.as_ref().map(fragmented),
         groups: outcome.groups.iter().zip(&outcome.group_pressure).map(group).collect(),
+        proc_files: proc::files(outcome),
         warnings,
     }
 }
@@ -146,19 +146,8 @@ fn group((group, pressure): (&GroupOutcome, &Pressure)) -> GroupRecord {
         usage: named(&group.usage),
         stat: named(&group.stat),
         events: named(&group.events),
-        pressure: pressure_files(pressure),
+        pressure: proc::pressure_files(pressure),
     }
-}
-
-fn pressure_files(pressure: &Pressure) -> PressureFiles {
-    let line = |stalls: &StallTime| {
-        let [avg10, avg60, avg300] = stalls.averages.map(|average| average as f64 / 100.0);
-        PressureLine { avg10, avg60, avg300, total: stalls.total as f64 }
-    };
-    let file = |name: &str, [some, full]: &[StallTime; 2]| {
-        (name.to_owned(), [("some".to_owned(), line(some)), ("full".to_owned(), line(full))].into())
-    };
-    [file("memory.pressure", &pressure.memory), file("io.pressure", &pressure.io)].into()
 }
 
 fn fragmented(made: &Fragmented) -> FragmentedRecord {

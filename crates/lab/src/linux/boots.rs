@@ -197,6 +197,7 @@ fn record(report: &Report, seed: u64, job: &Job) -> Result<RunRecord> {
         lru_gen: Vec::new(),
         fragmented: None,
         groups: Vec::new(),
+        proc_files: Default::default(),
         optimum: None,
         warnings: report.notes.clone(),
     })

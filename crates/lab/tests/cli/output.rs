@@ -228,3 +228,50 @@ fn policy_crate_that_is_none_is_told_in_one_line() {
     assert!(bad(&["--policy-crate"]).contains("needs the folder of a crate"));
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "nothing is written beside it");
 }
+
+/// The files that `--proc` writes have Linux's shapes, and say the same as the result and as each other.
+#[test]
+fn files_of_proc_are_written() {
+    let scratch = tempfile::tempdir().unwrap();
+    let dir = scratch.path().join("proc");
+    let line = format!(
+        "run zipf:8M --machine small --memory 60% -q --json --proc {} --out {}",
+        dir.display(),
+        scratch.path().join("out").display()
+    );
+    let result: Value = serde_json::from_str(&good(&line)).unwrap();
+    let read = |name: &str| fs::read_to_string(dir.join(name)).unwrap();
+    let count = |name: &str| -> u64 {
+        let text = read("vmstat");
+        let value = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+        value.unwrap().parse().unwrap()
+    };
+    let majors = result["rows"].as_array().unwrap().iter().find(|row| row["metric"] == "pgmajfault").unwrap();
+    assert_eq!(majors["value"], count("pgmajfault") as f64);
+    let zoneinfo = read("zoneinfo");
+    assert!(zoneinfo.starts_with("Node 0, zone "), "{zoneinfo}");
+    let free: u64 = zoneinfo
+        .lines()
+        .filter_map(|line| line.strip_prefix("  pages free ")?.trim().parse::<u64>().ok())
+        .sum();
+    assert_eq!(free, count("nr_free_pages"));
+    let blocks = |line: &str| -> u64 {
+        let orders = line.split_whitespace().skip(4).enumerate();
+        orders.map(|(order, blocks)| blocks.parse::<u64>().unwrap() << order).sum()
+    };
+    assert_eq!(read("buddyinfo").lines().map(blocks).sum::<u64>(), free);
+    for file in ["memory", "io"] {
+        let text = read(&format!("pressure/{file}"));
+        let words: Vec<&str> = text.lines().map(|line| line.split(" avg10=").next().unwrap()).collect();
+        assert_eq!(words, ["some", "full"], "{text}");
+    }
+    // Runs that are kept have them, too.
+    let before = read("vmstat");
+    fs::write(dir.join("vmstat"), "other").unwrap();
+    good(&line);
+    assert_eq!(read("vmstat"), before);
+    let file = dir.join("vmstat");
+    let text = bad(&words(&format!("run zipf:4M --machine small --proc {}", file.display())));
+    assert!(text.contains("it is not a directory"), "{text}");
+    assert_eq!(read("vmstat"), before);
+}

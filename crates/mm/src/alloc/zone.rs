@@ -135,13 +135,13 @@ impl Zone {
 
     /// The boost of the watermarks because mobility groups were mixed, in pages.
     #[inline]
-    pub(crate) fn boost(&self) -> u64 {
+    pub fn boost(&self) -> u64 {
         self.boost.load(Relaxed)
     }
 
     /// Pages kept from requests that could also use zones up to `highest`.
     #[inline]
-    pub(crate) fn lowmem_reserve(&self, highest: ZoneKind) -> u64 {
+    pub fn lowmem_reserve(&self, highest: ZoneKind) -> u64 {
         self.lowmem_reserve[highest as usize].load(Relaxed)
     }
 
