@@ -42,6 +42,15 @@ pub struct Setup {
     /// Devices that fail, as asked for on the command line.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub fail: Vec<String>,
+    /// The machine of the other side of an explanation, if it is not the base's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub with_machine: Option<String>,
+    /// Its bytes of memory.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub with_memory: Option<u64>,
+    /// Its swap areas.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub with_swap: Vec<String>,
     /// Bytes that the program touches.
     pub footprint: u64,
     /// The most bytes of them that exist at once; shares of memory are of it.
@@ -403,6 +412,9 @@ pub(crate) mod tests {
             group: Vec::new(),
             swap: Vec::new(),
             fail: Vec::new(),
+            with_machine: None,
+            with_memory: None,
+            with_swap: Vec::new(),
             footprint: 256 << 20,
             peak_live: 256 << 20,
             seed: 1,

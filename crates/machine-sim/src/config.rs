@@ -88,6 +88,8 @@ pub struct RunConfig {
     /// ([`Outcome::task_time`](crate::Outcome::task_time)); without them, that of `profile` is there, too. Changes
     /// nothing else.
     pub task_time: bool,
+    /// Keep it in phases of the program, each of this number of accesses.
+    pub phase: Option<u64>,
     /// Told of everything that happens. Changes nothing else.
     pub timeline: Option<SharedTimeline>,
     /// Stop CPUs in the middle of the memory manager's work, at one point in this many on average, so that other CPUs
@@ -140,6 +142,7 @@ impl RunConfig {
             placement: false,
             profile: false,
             task_time: false,
+            phase: None,
             timeline: None,
             preempt: None,
             validate_every_op: false,

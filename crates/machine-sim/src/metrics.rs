@@ -45,7 +45,7 @@ pub(crate) fn collect<P>(sim: &Simulation<'_, P>) -> Outcome {
         task_time: machine
             .profiled(|profile| {
                 let cost = machine.spec().costs().hardware(Hardware::Access);
-                profile.task_time((totals.accesses, totals.accesses * cost))
+                profile.task_time(cost)
             })
             .flatten(),
         locks: machine.waiting.iter().flat_map(|waiting| waiting.outcomes()).collect(),

@@ -117,7 +117,7 @@ impl Observers {
             timeline: config.timeline.clone().map(|timeline| RefCell::new(Teller::new(timeline))),
             profile: (config.profile || config.task_time).then(|| {
                 let devices = spec.devices().iter().map(|device| device.name.clone());
-                Rc::new(Profiler::new(devices.collect(), config.task_time))
+                Rc::new(Profiler::new(devices.collect(), config.task_time.then_some(config.phase)))
             }),
             watches_reads: config.placement || config.task_time,
             watches_tasks: config.task_time,

@@ -8,7 +8,7 @@ use crate::coroutine;
 use crate::cpu::{END, add};
 use crate::machine::SimMachine;
 use crate::oracle::{Backing, Change, Oracle};
-use crate::profile::Part;
+use crate::profile::{About, Part};
 use crate::sched::Key;
 use crate::simulation::{Simulation, TaskKind};
 use crate::spec::Hardware;
@@ -22,6 +22,7 @@ use program::{
     Access, AccessKind, Advice, Errno, FileAdvice, FileSpec, Map, MapSource, Os, Packed, Program, Prot,
     Remap, Role, Signal, TaskHandle,
 };
+use std::cell::Cell;
 use std::sync::Arc;
 
 /// Picoseconds between two looks of a task that spins, at least and at most.
@@ -42,6 +43,8 @@ pub(crate) struct SimOs<'s, P> {
     progress: u64,
     /// Picoseconds of instructions that touch no memory.
     computed: u64,
+    /// The accesses, and the picoseconds of instructions, that the profile of tasks knows.
+    told: Cell<[u64; 2]>,
 }
 
 impl<'s, P: Program> SimOs<'s, P> {
@@ -59,6 +62,7 @@ impl<'s, P: Program> SimOs<'s, P> {
             accesses: 0,
             progress: 0,
             computed: 0,
+            told: Cell::default(),
         }
     }
 
@@ -72,19 +76,22 @@ impl<'s, P: Program> SimOs<'s, P> {
             sim.state.borrow_mut().packed.get_or_insert(packed);
         }
         sim.state.borrow_mut().tasks[self.task.number() as usize] = TaskKind::Leaving;
-        if let Some(profile) = self.machine.observers.tasks() {
-            profile.note_part(
-                Part::Instructions,
-                self.computed / self.instruction_cost.max(1),
-                self.computed,
-            );
-        }
+        self.tell_profile();
         let (accesses, progress) = (self.accesses, self.progress);
         if sim.kernel.exit(&self.task, &Exit { signal, accesses, progress, ..Exit::default() }) {
             self.oracle(|oracle| oracle.exit(self.space.0));
         }
         let mut state = sim.state.borrow_mut();
         state.ended_at = state.ended_at.max(self.machine.clock());
+    }
+
+    /// Tell the profile of tasks what the task did in user mode since the last time.
+    fn tell_profile(&self) {
+        let Some(profile) = self.machine.observers.tasks() else { return };
+        let [accesses, computed] = self.told.replace([self.accesses, self.computed]);
+        profile.accessed(self.accesses - accesses);
+        let picos = self.computed - computed;
+        profile.note_part(Part::Instructions, picos / self.instruction_cost.max(1), picos);
     }
 
     fn is_dead(&self) -> bool {
@@ -94,6 +101,7 @@ impl<'s, P: Program> SimOs<'s, P> {
     /// Let the scheduler choose what runs. An error if this process must die.
     #[cold]
     fn reschedule(&mut self) -> Result<(), Signal> {
+        self.tell_profile();
         coroutine::suspend();
         self.task_work();
         if self.sim.kernel.is_dying(&self.task) { Err(Signal::Kill) } else { Ok(()) }
@@ -241,6 +249,7 @@ impl<P: Program> Os for SimOs<'_, P> {
     }
 
     fn call(&mut self, call: Call<'_>) -> Result<u64, Errno> {
+        self.tell_profile();
         match call {
             // After these the task goes on at once.
             Call::Close(_) | Call::Spawn(_) | Call::Join(_) | Call::Barrier(..) | Call::NeverDefer(_) => {
@@ -345,7 +354,8 @@ impl<P: Program> Os for SimOs<'_, P> {
         let (this, id) = (&*self, copying.file_id());
         let mut copy = |pfn: Pfn, _: u32, bytes: u32| this.copy(&mut copying, pfn, bytes, false);
         this.enter();
-        let result = this.about(|| Some(id), || this.sim.kernel.read(&this.task, fd, offset, len, &mut copy));
+        let result =
+            this.about(|| About::File(id), || this.sim.kernel.read(&this.task, fd, offset, len, &mut copy));
         this.leave();
         self.done(result)
     }

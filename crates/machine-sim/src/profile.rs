@@ -14,6 +14,8 @@
 //! CPU. Sleep takes no CPU time; how long a task was away (asleep, or waiting for a CPU after that) is kept separately.
 //! A CPU that waits for answers to its interrupts is busy, as under Linux: that is work, `ipi_wait`.
 
+mod names;
+mod phases;
 mod tasks;
 
 use crate::cpu::Class;
@@ -22,8 +24,10 @@ use crate::spec::{Costs, Hardware};
 use crate::waiting::LineKind;
 use mm::lock::LockClass;
 use mm::machine::{Scope, Work};
+pub(crate) use names::About;
 use std::borrow::Cow;
 use std::cell::{Cell, RefCell};
+use std::fmt;
 pub use tasks::TaskTime;
 pub(crate) use tasks::{Part, Sleep, Turn};
 use tasks::{TASKS, Tasks, roots};
@@ -35,6 +39,8 @@ pub(crate) enum Frame {
     Root(Class),
     /// The program's tasks, if their time is wanted.
     Tasks,
+    /// What they did from a phase of the program on, counted from 1.
+    Phase(u32),
     /// A mapping or a file, of that number, that the work below is about.
     Mapping(u32),
     /// A scope.
@@ -45,12 +51,22 @@ impl Frame {
     fn name(self) -> &'static str {
         match self {
             Frame::Tasks => "tasks",
+            Frame::Phase(_) => "phase",
             Frame::Mapping(_) => "mapping",
             Frame::Root(Class::System) => "program",
             Frame::Root(Class::Kswapd) => "kswapd",
             Frame::Root(Class::Flusher) => "flusher",
             Frame::Root(Class::Interrupt) => "interrupt",
             Frame::Scope(scope) => scope.name(),
+        }
+    }
+}
+
+impl fmt::Display for Frame {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Frame::Phase(number) => write!(out, "phase:{number}"),
+            frame => out.write_str(frame.name()),
         }
     }
 }
@@ -143,11 +159,12 @@ pub(crate) struct Profiler {
 }
 
 impl Profiler {
-    /// Of a machine with these devices; `tasks`: the time of the program's tasks is wanted, too.
-    pub(crate) fn new(devices: Vec<String>, tasks: bool) -> Profiler {
+    /// Of a machine with these devices; `tasks`: the time of the program's tasks is wanted, too, in phases of that
+    /// number of accesses, or in one.
+    pub(crate) fn new(devices: Vec<String>, tasks: Option<Option<u64>>) -> Profiler {
         Profiler {
             nodes: RefCell::new(roots()),
-            tasks_time: tasks.then(Tasks::default),
+            tasks_time: tasks.map(Tasks::new),
             devices,
             place: Cell::new(0),
             tasks: RefCell::default(),
@@ -203,17 +220,21 @@ impl Profiler {
         if self.muted.get() {
             return;
         }
+        let child = self.child(self.place.get(), frame);
+        self.nodes.borrow_mut()[child].entered += 1;
+        self.place.set(child);
+    }
+
+    /// The node for a frame below another, which may be new.
+    fn child(&self, parent: usize, frame: Frame) -> usize {
         let mut nodes = self.nodes.borrow_mut();
-        let parent = self.place.get();
         let found = nodes[parent].children.iter().copied().find(|&child| nodes[child].frame == frame);
-        let child = found.unwrap_or_else(|| {
+        found.unwrap_or_else(|| {
             nodes.push(Node::new(frame, parent));
             let child = nodes.len() - 1;
             nodes[parent].children.push(child);
             child
-        });
-        nodes[child].entered += 1;
-        self.place.set(child);
+        })
     }
 
     /// The task leaves a scope.
@@ -234,8 +255,8 @@ impl Profiler {
 
     /// The CPU begins to work for `class`. Returns the place before.
     pub(crate) fn go_to_root(&self, class: Class) -> usize {
-        let root = if class == Class::System && self.in_program() { TASKS } else { class as usize };
-        self.place.replace(root)
+        let of_program = self.tasks_time.as_ref().filter(|_| class == Class::System && self.in_program());
+        self.place.replace(of_program.map_or(class as usize, Tasks::root))
     }
 
     /// The CPU returns to a place.
@@ -245,7 +266,8 @@ impl Profiler {
 
     /// The CPU continues a task.
     pub(crate) fn resume(&self, task: TaskId) {
-        if let Some(place) = self.left_at(task) {
+        // A task in user mode goes on in the current phase.
+        if let Some(place) = self.left_at(task).filter(|&place| !self.is_root(place)) {
             self.place.set(place);
         }
     }
@@ -268,9 +290,13 @@ impl Profiler {
     /// no operation and are not counted.
     pub(crate) fn was_away(&self, picos: u64) {
         let place = self.place.get();
-        if place > TASKS {
+        if !self.is_root(place) {
             self.nodes.borrow_mut()[place].away += picos;
         }
+    }
+
+    fn is_root(&self, place: usize) -> bool {
+        matches!(self.nodes.borrow()[place].frame, Frame::Root(_) | Frame::Tasks | Frame::Phase(_))
     }
 
     /// Whether to ignore what happens from now on.
@@ -301,7 +327,7 @@ fn describe(nodes: &[Node], at: usize, profile: &Profiler) -> ProfileNode {
     ProfileNode {
         name: match node.frame {
             Frame::Mapping(number) => profile.mapping(number).into(),
-            frame => frame.name().into(),
+            frame => frame.to_string().into(),
         },
         entered: node.entered,
         work: node.work.iter().map(work).collect(),

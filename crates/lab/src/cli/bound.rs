@@ -1,6 +1,6 @@
 //! `bound`: one run of each policy, compared with the fewest flushes that can be safe.
 
-use super::experiment::{Measurement, WhatArgs, measure_at_once, understand};
+use super::experiment::{Measurement, WhatArgs, measure_all, understand};
 use super::output;
 use crate::bound::{self, BoundSummary};
 use crate::error::Result;
@@ -28,7 +28,7 @@ pub(super) fn bound(args: BoundArgs) -> Result<()> {
     };
     let mut plan = understand("bound", None, &profiles, 1, &args.what)?;
     plan.set(|config| config.bound = true)?;
-    let (setup, measured) = measure_at_once(plan, &args.what)?;
+    let (setup, measured) = measure_all(plan, &args.what, None)?;
     let Measurement { records, host_seconds, failed, .. } = measured;
     let summary = BoundSummary::of(setup.without(&failed.why()), &records, host_seconds);
     output::either(args.json, &summary, |width| bound::render(&summary, width))?;

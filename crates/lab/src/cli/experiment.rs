@@ -1,7 +1,6 @@
 //! `run` and `compare`: check the input, do the runs, show the result.
 
 use super::drawing::Drawing;
-use super::groups::GroupArg;
 use super::options::{Begins, On, Style, check_seeds, progress_bar, threads};
 use super::output;
 use super::page;
@@ -271,18 +270,13 @@ fn plan(
         config.profile = also.profile_tree || also.locks || also.folded.is_some();
         config.visits = also.visits.to_vec();
         config.free_memory = also.proc.is_some();
-        config.fragment.clone_from(&args.begins.fragment);
-        config.swap.clone_from(&args.begins.swap);
         config.fail.clone_from(&args.fail);
         config.senpai.clone_from(&args.senpai);
     })?;
-    plan.cells[0].machine.check_swap(&plan.cells[0].config)?;
     plan.cells[0].machine.check_failures(&plan.cells[0].config)?;
-    plan.setup.swap = args.begins.swap.iter().map(SwapSpec::to_string).collect();
     plan.setup.fail = args.fail.iter().map(FailSpec::to_string).collect();
     plan.setup.senpai = args.senpai.as_ref().map(Senpai::to_string);
-    plan.setup.fragment = args.begins.fragment.as_ref().map(Fragmentation::to_string);
-    plan.group(&args.begins.groups)?;
+    plan.begin(&args.begins)?;
     Ok(plan)
 }
 
@@ -375,6 +369,9 @@ pub(super) fn understand(
         group: Vec::new(),
         swap: Vec::new(),
         fail: Vec::new(),
+        with_machine: None,
+        with_memory: None,
+        with_swap: Vec::new(),
         footprint,
         peak_live,
         seed: args.seed,
@@ -428,20 +425,30 @@ impl Plan {
 
     /// What determines the runs besides the setup.
     fn options(&self) -> String {
-        let RunConfig {
-            verify, bound, optimum, moves, placement, profile, preempt, visits, free_memory, ..
-        } = &self.cells[0].config;
+        let RunConfig { verify, bound, optimum, moves, placement, profile, .. } = self.cells[0].config;
+        let RunConfig { preempt, visits, free_memory, phase, .. } = &self.cells[0].config;
         format!(
-            "{verify} {bound} {optimum} {moves} {placement} {profile} {preempt:?} {visits:?} {free_memory}"
+            "{verify} {bound} {optimum} {moves} {placement} {profile} {preempt:?} {visits:?} {free_memory} {phase:?}"
         )
     }
 
-    /// Begin all runs with these control groups.
-    fn group(&mut self, wanted: &[GroupArg]) -> Result<()> {
-        self.setup.group = wanted.iter().map(|group| group.text.clone()).collect();
-        let groups: Vec<_> = wanted.iter().map(|group| group.resolve(self.setup.peak_live)).collect();
-        self.cells[0].machine.check_groups(&groups)?;
-        self.set(|config| config.groups.clone_from(&groups))
+    /// Begin all runs with this state of memory, and these swap areas and control groups.
+    pub(super) fn begin(&mut self, begins: &Begins) -> Result<()> {
+        let peak_live = self.setup.peak_live;
+        let groups: Vec<_> = begins.groups.iter().map(|group| group.resolve(peak_live)).collect();
+        self.set(|config| {
+            config.fragment.clone_from(&begins.fragment);
+            config.swap.clone_from(&begins.swap);
+            config.groups.clone_from(&groups);
+        })?;
+        for cell in &self.cells {
+            cell.machine.check_swap(&cell.config)?;
+            cell.machine.check_groups(&groups)?;
+        }
+        self.setup.fragment = begins.fragment.as_ref().map(Fragmentation::to_string);
+        self.setup.swap = begins.swap.iter().map(SwapSpec::to_string).collect();
+        self.setup.group = begins.groups.iter().map(|group| group.text.clone()).collect();
+        Ok(())
     }
 }
 
@@ -528,13 +535,15 @@ impl Sides {
     }
 }
 
-/// Do all runs of a plan of which nothing is kept: an interrupt loses them.
-pub(super) fn measure_at_once(plan: Plan, args: &WhatArgs) -> Result<(Setup, Measurement)> {
+/// Do all runs of a plan, and keep them in a directory; without one an interrupt loses them.
+pub(super) fn measure_all(plan: Plan, args: &WhatArgs, out: Option<&Path>) -> Result<(Setup, Measurement)> {
+    let config = rundir::config(&plan.setup, &plan.options())?;
+    let runs = Resumed::open(out.map(|path| (path, rundir::plan(&config))), Unwritten::End)?;
     interrupt::install()?;
     let setup = plan.setup.clone();
-    let measured = measure(plan, &Resumed::open(None, Unwritten::End)?, args, None)?;
+    let measured = measure(plan, &runs, args, None)?;
     match measured.ended {
-        Ended::Interrupted => Err(interrupted(&setup, &measured.records, None)),
+        Ended::Interrupted => Err(interrupted(&setup, &measured.records, out)),
         Ended::Complete => Ok((setup, measured)),
     }
 }

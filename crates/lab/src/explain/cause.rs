@@ -102,8 +102,8 @@ impl<'a> Place<'a> {
         match work {
             "access" => return of("user", "loads and stores"),
             "instructions" => return of("user", "instructions without memory"),
-            "memory" => return of("user", "reads of memory"),
-            "translation" => return of("user", "TLB misses and page walks"),
+            "memory" => return of("user", &format!("reads of memory{}", self.on())),
+            "translation" => return of("user", &format!("TLB misses and page walks{}", self.on())),
             "spin" => return of(TOGETHER, ""),
             "interrupted" => return of("interrupt", "flush rounds and devices"),
             "cpu_wait" => return of("cpu", ""),
@@ -234,6 +234,7 @@ mod tests {
             (&[], "context_switch", "switch"),
             (&[], "cpu_wait", "cpu"),
             (&[], "translation", "user: TLB misses and page walks"),
+            (&["[heap]"], "translation", "user: TLB misses and page walks on heap"),
         ] {
             let cause = Place(place).cause(work);
             assert_eq!(cause.to_string(), expected);

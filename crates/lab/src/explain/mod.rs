@@ -28,12 +28,6 @@ pub struct Explanation {
     /// What was run.
     #[serde(flatten)]
     pub setup: Setup,
-    /// The machine and the memory of the other side, if they are not the base's.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub with_machine: Option<String>,
-    /// Bytes.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub with_memory: Option<u64>,
     /// Probability that an interval holds the true value.
     pub confidence: f64,
     /// The explanation, a sentence for each large cause; each names its row of `causes`, counted from 1.
@@ -118,10 +112,32 @@ pub struct CauseRow {
     pub base_count: f64,
     /// The same of the other side.
     pub with_count: f64,
+    /// Its difference in each phase of the program, in nanoseconds; empty if there is one.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub phases: Vec<f64>,
 }
 
-/// Picoseconds and counts of a run by cause.
-type Sums = BTreeMap<Cause, (f64, f64)>;
+/// What a run has of a cause.
+#[derive(Clone, Default)]
+struct Sum {
+    picos: f64,
+    count: f64,
+    /// Picoseconds by phase.
+    phases: Vec<f64>,
+}
+
+impl Sum {
+    fn add(&mut self, phase: usize, picos: f64) {
+        self.picos += picos;
+        if self.phases.len() <= phase {
+            self.phases.resize(phase + 1, 0.0);
+        }
+        self.phases[phase] += picos;
+    }
+}
+
+/// A run by cause.
+type Sums = BTreeMap<Cause, Sum>;
 
 /// What is known of one run.
 struct Run {
@@ -132,52 +148,107 @@ struct Run {
 }
 
 impl Run {
-    fn of(record: &RunRecord) -> Run {
-        let (mut causes, picos) = (Sums::new(), record.nanos as f64 * 1000.0);
+    /// `shared`: the names of large mappings that all runs have.
+    fn of(record: &RunRecord, shared: &BTreeSet<&str>) -> Run {
+        let picos = record.nanos as f64 * 1000.0;
+        let mut adding = Adding { shared, phase: 0, sums: Sums::new() };
         if let Some(time) = &record.task_time {
-            add_up(&time.tree, &mut Vec::new(), &mut causes);
+            adding.add_up(&time.tree, &mut Vec::new());
         }
+        let mut causes = adding.sums;
         // What tasks wait for each other is what others of them do. A task that sleeps on its own account is at work
         // if it is the only one.
         causes
             .retain(|cause, _| cause.kind != TOGETHER && (record.work.tasks == 1 || cause.kind != OWN_SLEEP));
         let missed = record.task_time.as_ref().map_or(0, |time| time.missed_picos);
-        let worked = causes.values().map(|(picos, _)| picos).sum::<f64>() + missed as f64;
+        let worked = causes.values().map(|sum| sum.picos).sum::<f64>() + missed as f64;
         let at_work = if record.work.tasks > 1 && worked > 0.0 { worked / picos } else { 1.0 };
         Run { causes, picos, at_work }
     }
 }
 
-fn add_up<'a>(tree: &'a Tree, path: &mut Vec<&'a str>, sums: &mut Sums) {
-    let place = |path: &[&str], work: &str| Place(path).cause(work);
-    for share in &tree.work {
-        let cause = place(path, &share.name);
-        let counted = if cause.counts(&share.name) { share.count } else { 0 };
-        let sum = sums.entry(cause).or_default();
-        *sum = (sum.0 + share.picos as f64, sum.1 + counted as f64);
+/// How the name of a large mapping without a file begins.
+const LARGE: &str = "[anonymous memory at ";
+/// What it is called if not all runs have it: where tasks map at one time, addresses differ from run to run.
+const ANY: &str = "[anonymous memory]";
+
+/// The names of large mappings in a tree.
+fn large_mappings<'a>(tree: &'a Tree, names: &mut BTreeSet<&'a str>) {
+    if tree.name.starts_with(LARGE) {
+        names.insert(&tree.name);
     }
-    // Faults, calls and the like are counted where their function is entered.
-    let here = place(path, "");
-    if Place(path).names(&here) {
-        sums.entry(here).or_default().1 += tree.entered as f64;
-    }
-    for child in &tree.children {
-        path.push(&child.name);
-        add_up(child, path, sums);
-        path.pop();
+    // Mappings are below the root, or below a phase.
+    let inner = tree.children.iter().filter(|child| child.name.starts_with(LARGE) || is_phase(child));
+    inner.for_each(|child| large_mappings(child, names));
+}
+
+/// Those that all runs have.
+fn shared_mappings<'a>(records: impl Iterator<Item = &'a RunRecord>) -> BTreeSet<&'a str> {
+    let of = |record: &'a RunRecord| {
+        let mut names = BTreeSet::new();
+        record.task_time.iter().for_each(|time| large_mappings(&time.tree, &mut names));
+        names
+    };
+    records.map(of).reduce(|all, names| &all & &names).unwrap_or_default()
+}
+
+fn is_phase(tree: &Tree) -> bool {
+    tree.name.starts_with(PHASE)
+}
+
+/// How the name of a phase begins; its number, from 2 on, follows.
+const PHASE: &str = "phase:";
+
+/// The causes of a run, while they are added up.
+struct Adding<'a> {
+    shared: &'a BTreeSet<&'a str>,
+    phase: usize,
+    sums: Sums,
+}
+
+impl Adding<'_> {
+    fn add_up<'t>(&mut self, tree: &'t Tree, path: &mut Vec<&'t str>) {
+        let place = |path: &[&str], work: &str| Place(path).cause(work);
+        for share in &tree.work {
+            let cause = place(path, &share.name);
+            let counted = if cause.counts(&share.name) { share.count } else { 0 };
+            let sum = self.sums.entry(cause).or_default();
+            sum.add(self.phase, share.picos as f64);
+            sum.count += counted as f64;
+        }
+        // Faults, calls and the like are counted where their function is entered.
+        let here = place(path, "");
+        if Place(path).names(&here) {
+            self.sums.entry(here).or_default().count += tree.entered as f64;
+        }
+        for child in &tree.children {
+            if let Some(number) = child.name.strip_prefix(PHASE) {
+                self.phase = number.parse::<usize>().map_or(0, |number| number - 1);
+                self.add_up(child, path);
+                self.phase = 0;
+                continue;
+            }
+            let folded = child.name.starts_with(LARGE) && !self.shared.contains(&child.name[..]);
+            path.push(if folded { ANY } else { &child.name });
+            self.add_up(child, path);
+            path.pop();
+        }
     }
 }
 
 impl Explanation {
     /// Explain the runs of the two profiles of `setup`, the base first.
-    pub fn of(setup: Setup, records: &[RunRecord], host_seconds: f64) -> Explanation {
+    /// `phases`: how many phases the runs have.
+    pub fn of(setup: Setup, records: &[RunRecord], phases: usize, host_seconds: f64) -> Explanation {
         let by_profile = complete_pairs(&setup.profiles, records);
         let sides = by_profile[0].iter().zip(&by_profile[1]);
         let pairs: Vec<[&RunRecord; 2]> = sides.map(|(&base, &with)| [base, with]).collect();
-        let runs: Vec<[Run; 2]> = pairs.iter().map(|pair| pair.map(Run::of)).collect();
+        let shared = shared_mappings(pairs.iter().flatten().copied());
+        let runs: Vec<[Run; 2]> =
+            pairs.iter().map(|pair| pair.map(|record| Run::of(record, &shared))).collect();
         let times = |side: usize| runs.iter().map(|pair| pair[side].picos / 1000.0).collect::<Vec<_>>();
         let run_time = Both::of(&times(0), &times(1));
-        let causes = causes(&runs, |diff| run_time.share(diff));
+        let causes = causes(&runs, phases, |diff| run_time.share(diff));
         let explained: f64 = causes.iter().map(|row| row.time.diff).sum();
         let diff = run_time.diff - explained;
         let unexplained = Part { diff, share_pct: run_time.share(diff) };
@@ -185,8 +256,6 @@ impl Explanation {
             |side: usize| statistics::mean(&runs.iter().map(|pair| pair[side].at_work).collect::<Vec<_>>());
         let warnings: BTreeSet<String> = records.iter().flat_map(|run| run.warnings.clone()).collect();
         let mut explanation = Explanation {
-            with_machine: None,
-            with_memory: None,
             confidence: statistics::CONFIDENCE,
             sentences: Vec::new(),
             at_work: [mean(0), mean(1)],
@@ -206,18 +275,27 @@ impl Explanation {
 }
 
 /// The causes of all runs, the largest difference first; `share`: a difference's share of that of the run times.
-fn causes(runs: &[[Run; 2]], share: impl Fn(f64) -> Option<f64>) -> Vec<CauseRow> {
+fn causes(runs: &[[Run; 2]], phases: usize, share: impl Fn(f64) -> Option<f64>) -> Vec<CauseRow> {
     let names: BTreeSet<&Cause> = runs.iter().flatten().flat_map(|run| run.causes.keys()).collect();
     let row = |cause: &Cause| {
         let all = |side: usize| {
-            let of = |pair: &[Run; 2]| pair[side].causes.get(cause).copied().unwrap_or_default();
+            let of = |pair: &[Run; 2]| pair[side].causes.get(cause).cloned().unwrap_or_default();
             // Both sides by the tasks at work in the base: see above.
-            let scaled = |pair: &[Run; 2]| of(pair).0 / 1000.0 / pair[0].at_work;
-            let counts: Vec<f64> = runs.iter().map(|pair| of(pair).1).collect();
-            (runs.iter().map(scaled).collect::<Vec<_>>(), statistics::mean(&counts))
+            let scaled = |pair: &[Run; 2], picos: f64| picos / 1000.0 / pair[0].at_work;
+            let mean_of =
+                |one: &dyn Fn(&[Run; 2]) -> f64| statistics::mean(&runs.iter().map(one).collect::<Vec<_>>());
+            // What comes after the last phase belongs to it.
+            let in_phase = |phase: usize, sum: &Sum| -> f64 {
+                let last = if phase + 1 == phases { sum.phases.len() } else { phase + 1 };
+                sum.phases.get(phase..last).unwrap_or_default().iter().sum()
+            };
+            let by_phase = |phase: usize| mean_of(&|pair| scaled(pair, in_phase(phase, &of(pair))));
+            let times: Vec<f64> = runs.iter().map(|pair| scaled(pair, of(pair).picos)).collect();
+            (times, mean_of(&|pair| of(pair).count), (0..phases).map(by_phase).collect::<Vec<_>>())
         };
-        let ((base, base_count), (with, with_count)) = (all(0), all(1));
+        let ((base, base_count, before), (with, with_count, after)) = (all(0), all(1));
         let time = Both::of(&base, &with);
+        let diffs = before.iter().zip(&after).map(|(before, after)| after - before);
         CauseRow {
             kind: cause.kind.to_owned(),
             what: cause.what.clone(),
@@ -225,6 +303,7 @@ fn causes(runs: &[[Run; 2]], share: impl Fn(f64) -> Option<f64>) -> Vec<CauseRow
             time,
             base_count,
             with_count,
+            phases: if phases > 1 { diffs.collect() } else { Vec::new() },
         }
     };
     let mut rows: Vec<CauseRow> = names.into_iter().map(row).collect();

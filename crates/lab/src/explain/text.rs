@@ -79,32 +79,45 @@ fn sentence(number: usize, row: &CauseRow) -> String {
         _ => format!(" (count {with} instead of {base})"),
     };
     let chance = if row.time.may_be_chance() { ", which may be chance" } else { "" };
+    let phase = match mostly(row) {
+        None => String::new(),
+        Some(phase) => format!(", most of it in phase {phase} of {}", row.phases.len()),
+    };
     let share = match row.share_pct {
         None => String::new(),
         share => format!(": {} of the difference", percent(share)),
     };
     format!(
-        "{}{what} takes {} {}{counts}{share}{chance} [{number}].",
+        "{}{what} takes {} {}{counts}{share}{phase}{chance} [{number}].",
         Cause::subject(&row.kind),
         time(row.time.diff.abs()),
         if row.time.diff > 0.0 { "more" } else { "less" },
     )
 }
 
+/// The phase, from 1, that has more than half of a cause's difference.
+fn mostly(row: &CauseRow) -> Option<usize> {
+    let most = row.phases.iter().position(|diff| diff / row.time.diff > 0.5)?;
+    Some(most + 1)
+}
+
 /// Sentences and tables.
 pub(super) fn render(of: &Explanation, width: usize) -> String {
     let mut text = heading(&of.setup);
-    if let Some(machine) = &of.with_machine {
+    if let Some(machine) = &of.setup.with_machine {
         let _ = writeln!(text, "with     machine {machine}");
     }
-    if let Some(memory) = of.with_memory {
+    if let Some(memory) = of.setup.with_memory {
         let _ = writeln!(text, "with     memory {}", human::bytes(memory as f64));
+    }
+    for area in &of.setup.with_swap {
+        let _ = writeln!(text, "with     swap {area}");
     }
     text.push('\n');
     for sentence in &of.sentences {
         text.push_str(&human::wrapped(sentence, 0, width));
     }
-    let _ = write!(text, "\n{}\n{}", causes(of, width), daemons(of, width));
+    let _ = write!(text, "\n{}\n{}{}", causes(of, width), phases(of, width), daemons(of, width));
     text.push('\n');
     let [base, with] = of.at_work;
     let _ = writeln!(
@@ -167,6 +180,23 @@ fn causes(of: &Explanation, width: usize) -> String {
     grid.keys(1);
     grid.join([2, 3, 4, 5, 7]);
     grid.render(|column| column <= 1, width)
+}
+
+/// How the differences of the largest causes arise from phase to phase; empty if there is one.
+fn phases(of: &Explanation, width: usize) -> String {
+    let count = of.causes.iter().map(|row| row.phases.len()).max().unwrap_or(0);
+    if count == 0 {
+        return String::new();
+    }
+    let shown = &of.causes[..FIRST_ROWS.min(of.causes.len())];
+    let of_rows = (1..=shown.len()).map(|number| format!("[{number}]"));
+    let mut grid = Grid::new(["phase".to_owned(), "all causes".to_owned()].into_iter().chain(of_rows));
+    for phase in 0..count {
+        let all: f64 = of.causes.iter().map(|row| row.phases[phase]).sum();
+        let cells = shown.iter().map(|row| signed(row.phases[phase]));
+        grid.row([(phase + 1).to_string(), signed(all)].into_iter().chain(cells));
+    }
+    grid.render(|column| column == 0, width) + "\n"
 }
 
 fn daemons(of: &Explanation, width: usize) -> String {

@@ -15,6 +15,10 @@ pub struct Setting {
     pub may_lack: bool,
 }
 
+/// What begins as its other settings, of these names, say at that time: they are written before.
+const SWITCHED: [(Knob, &str); 2] =
+    [(Knob::ZswapEnabled, "zswap."), (Knob::DamonReclaimEnabled, "damon_reclaim.")];
+const DAMON: &str = "/sys/module/damon_reclaim/parameters";
 const LRU_GEN: &str = "/sys/kernel/mm/lru_gen";
 const THP: &str = "/sys/kernel/mm/transparent_hugepage";
 const ZSWAP: &str = "/sys/module/zswap/parameters";
@@ -35,12 +39,13 @@ pub fn settings(knobs: &[(Knob, u64)], pages: u64) -> Result<Vec<Setting>> {
         value: generations(knobs)?.to_string(),
         may_lack: false,
     }];
-    let zswap = value(knobs, Knob::ZswapEnabled) != 0;
+    let is_on = |switch| value(knobs, switch) != 0;
     for knob in Knob::ALL.iter().copied() {
         let value = value(knobs, knob);
         match knob {
             // The first is there, and the last are to come.
-            Knob::ReclaimPolicy | Knob::LruGenEnabled | Knob::MinFreeKbytes | Knob::ZswapEnabled => {}
+            Knob::ReclaimPolicy | Knob::LruGenEnabled | Knob::MinFreeKbytes => {}
+            Knob::ZswapEnabled | Knob::DamonReclaimEnabled => {}
             Knob::FileMaxOrder | Knob::ThpFilePmd | Knob::ShmemMaxOrder if value != 0 => {
                 return Err(Error::Input(format!(
                     "{}={value}: Linux has no such setting (ext4 has large folios since 6.16, and then so has the simulated machine)",
@@ -62,7 +67,7 @@ pub fn settings(knobs: &[(Knob, u64)], pages: u64) -> Result<Vec<Setting>> {
             }
             // Linux begins with this value, too.
             Knob::ThpDefrag if value_is_default(knobs, knob) => {}
-            _ if knob.info().name.starts_with("zswap.") && !zswap => {}
+            _ if SWITCHED.iter().any(|&(switch, of)| knob.info().name.starts_with(of) && !is_on(switch)) => {}
             _ => {
                 if let Some((file, value)) = place(knob, value, "vda") {
                     settings.push(Setting { file, value, may_lack: value_is_default(knobs, knob) });
@@ -70,10 +75,11 @@ pub fn settings(knobs: &[(Knob, u64)], pages: u64) -> Result<Vec<Setting>> {
             }
         }
     }
-    // With it zswap makes its pool, as the other settings say.
-    if zswap {
-        settings.push(Setting { file: format!("{ZSWAP}/enabled"), value: "1".into(), may_lack: false });
-    }
+    let switches = SWITCHED.iter().filter(|(switch, _)| is_on(*switch));
+    settings.extend(switches.filter_map(|&(switch, _)| {
+        let (file, value) = place(switch, 1, "vda")?;
+        Some(Setting { file, value, may_lack: false })
+    }));
     // A change of huge pages makes Linux compute this again from all of the guest's memory.
     let file = "/proc/sys/vm/min_free_kbytes".into();
     settings.push(Setting { file, value: min_free(knobs, pages).to_string(), may_lack: false });
@@ -119,7 +125,7 @@ fn by_name(name: &str) -> Option<String> {
         ("numa.", "/sys/kernel/mm/numa"),
         ("khugepaged.", "/sys/kernel/mm/transparent_hugepage/khugepaged"),
         ("zswap.", ZSWAP),
-        ("damon_reclaim.", "/sys/module/damon_reclaim/parameters"),
+        ("damon_reclaim.", DAMON),
     ];
     let in_folder = |(prefix, folder): (&str, &str)| Some(format!("{folder}/{}", name.strip_prefix(prefix)?));
     let size = || name.strip_suffix(".enabled").filter(|name| name.starts_with("hugepages-"));
@@ -195,7 +201,11 @@ mod tests {
     }
 
     #[test]
-    fn zswap_is_set_up_before_it_is_switched_on() {
+    fn what_is_switched_on_is_set_up_before() {
+        assert_eq!(written(&[(Knob::DamonReclaimMinAge, 1)], "damon_reclaim/parameters/min_age"), None);
+        let all = settings(&[(Knob::DamonReclaimEnabled, 1)], 16384).unwrap();
+        let damon: Vec<&str> = all.iter().filter_map(|setting| setting.file.strip_prefix(DAMON)).collect();
+        assert_eq!((damon[0], damon.last()), ("/min_age", Some(&"/enabled")));
         assert_eq!(written(&[(Knob::ZswapMaxPoolPercent, 30)], "zswap/parameters/max_pool_percent"), None);
         let knobs = [(Knob::ZswapEnabled, 1), (Knob::ZswapCompressor, 2)];
         let all = settings(&knobs, 16384).unwrap();

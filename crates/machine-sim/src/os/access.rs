@@ -3,7 +3,7 @@
 use super::SimOs;
 use crate::optimum::How;
 use crate::oracle::StoreTarget;
-use crate::profile::Part;
+use crate::profile::{About, Part};
 use crate::tlb::Cached;
 use crate::walk::Walk;
 use kernel::ADDRESS_BITS;
@@ -11,7 +11,8 @@ use mm::api::FaultError;
 use mm::frame::{FrameFlags, Owner};
 use mm::hot::PageName;
 use mm::machine::Machine;
-use mm::units::{FileId, Pfn, Vpn};
+use mm::space::VmaView;
+use mm::units::{Pfn, Vpn};
 use program::{Access, AccessKind, Program, Signal};
 
 /// Faults that one access may take. More means that the memory manager makes no progress.
@@ -32,14 +33,16 @@ impl<P: Program> SimOs<'_, P> {
         let (mut count, mut faults) = (access.count, 0);
         while faults < RETRIES {
             let cpu = self.machine.this_cpu();
+            let before = cpu.clock.get();
             match self.machine.translate(cpu, vpn, kind) {
                 Ok((cached, missed)) => {
                     if missed {
+                        let translation = cpu.clock.get() - before;
                         let lines = (count as u64).clamp(1, LINES);
                         let took = self.machine.memory_time(cpu, cached.pfn(), lines);
                         cpu.spend(took);
                         if self.machine.observers.watches_reads() {
-                            self.note_read(cached.pfn(), lines, took);
+                            self.note_read(vpn, cached.pfn(), lines, [translation, took]);
                         }
                     }
                     if self.machine.in_turn {
@@ -122,9 +125,10 @@ impl<P: Program> SimOs<'_, P> {
 
     /// Tell the observers that the program read memory of the page that is in this frame.
     #[cold]
-    fn note_read(&self, pfn: Pfn, lines: u64, took: u64) {
+    fn note_read(&self, vpn: Vpn, pfn: Pfn, lines: u64, [translation, took]: [u64; 2]) {
         if let Some(profile) = self.machine.observers.tasks() {
-            profile.note_part(Part::Memory, lines, took);
+            let parts = [(Part::Translation, 1, translation), (Part::Memory, lines, took)];
+            profile.note_parts_on(self.mapping(vpn), &parts);
         }
         if self.machine.observers.placement.is_none() {
             return;
@@ -141,9 +145,7 @@ impl<P: Program> SimOs<'_, P> {
     fn fault(&mut self, vpn: Vpn, kind: AccessKind, addr: u64) -> Result<(), Signal> {
         let (since, newest) = (self.moment(), self.sim.newest());
         self.enter();
-        let file =
-            || self.machine.unaccounted(|| self.sim.mm().mapping(self.space, vpn)?.file).map(|(id, _)| id);
-        let served = self.about(file, || self.sim.mm().fault(self.space, vpn, kind));
+        let served = self.about(|| self.mapping(vpn), || self.sim.mm().fault(self.space, vpn, kind));
         self.leave();
         if self.machine.preempt.is_some() && kind == AccessKind::Store {
             // The page that a private copy was made of may have been written to since.
@@ -173,9 +175,18 @@ impl<P: Program> SimOs<'_, P> {
         Err(if beyond { Signal::Bus { addr } } else { Signal::Segv { addr } })
     }
 
-    /// Do `work` of the kernel for a file, or for memory without one; the profile of tasks has it there.
-    pub(super) fn about<T>(&self, file: impl FnOnce() -> Option<FileId>, work: impl FnOnce() -> T) -> T {
-        let frame = self.machine.observers.tasks().map(|profile| profile.frame_of(file()));
+    /// What is mapped at a page.
+    fn mapping(&self, vpn: Vpn) -> About {
+        match self.machine.unaccounted(|| self.sim.mm().mapping(self.space, vpn)) {
+            Some(VmaView { file: Some((file, _)), .. }) => About::File(file),
+            Some(VmaView { start, pages, .. }) => About::Memory { start: start.0, end: start.0 + pages },
+            None => About::Nothing,
+        }
+    }
+
+    /// Do `work` of the kernel for a file or a mapping; the profile of tasks has it there.
+    pub(super) fn about<T>(&self, what: impl FnOnce() -> About, work: impl FnOnce() -> T) -> T {
+        let frame = self.machine.observers.tasks().map(|profile| profile.frame_of(what()));
         if let Some(frame) = frame {
             self.machine.profiled(|profile| profile.enter_frame(frame));
         }
@@ -187,6 +198,7 @@ impl<P: Program> SimOs<'_, P> {
     }
 
     pub(super) fn enter(&self) {
+        self.tell_profile();
         self.sim.inside.set(self.sim.inside.get() + 1);
     }
 

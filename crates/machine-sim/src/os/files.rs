@@ -4,6 +4,7 @@
 use super::SimOs;
 use crate::optimum::How;
 use crate::oracle::Moment;
+use crate::profile::About;
 use crate::sched::Key;
 use abi::Call;
 use kernel::File;
@@ -41,7 +42,7 @@ impl<P: Program> SimOs<'_, P> {
         self.oracle(|oracle| oracle.begin_write(file, planned));
         self.enter();
         let result =
-            self.about(|| Some(id), || self.sim.kernel.write(&self.task, fd, offset, len, &mut copy));
+            self.about(|| About::File(id), || self.sim.kernel.write(&self.task, fd, offset, len, &mut copy));
         self.leave();
         // Bytes that were copied and not accepted do not make the file longer.
         let end = copying.end.min(self.sim.mm().file_size(id));

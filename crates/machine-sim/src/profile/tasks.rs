@@ -9,13 +9,14 @@
 //! so the tree adds up to the lives of the tasks. What it misses is told ([`TaskTime::missed`]): a hold of a lock that
 //! becomes known late delays a CPU whose task may have changed since.
 
-use super::{Frame, Kind, Node, ProfileNode, Profiler, describe};
+use super::names::{About, Names};
+use super::phases::{Phase, Phases};
+use super::{Frame, Kind, Node, ProfileNode, ProfileWork, Profiler, describe};
 use crate::cpu::{Class, Cpu};
 use crate::sched::{Key, TaskId};
 use mm::machine::WaitKey;
 use mm::units::FileId;
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeMap;
 
 /// What a task sleeps on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -59,6 +60,8 @@ impl Sleep {
 pub(crate) enum Part {
     /// Reads of memory, after misses of the first-level TLB.
     Memory,
+    /// Misses of the first-level TLB: what the second level, or a walk, took.
+    Translation,
     /// Instructions that touch no memory.
     Instructions,
     /// Looking again and again whether others have come.
@@ -73,6 +76,7 @@ impl Part {
     pub(super) const fn name(self) -> &'static str {
         match self {
             Part::Memory => "memory",
+            Part::Translation => "translation",
             Part::Instructions => "instructions",
             Part::Spin => "spin",
             Part::Interrupted => "interrupted",
@@ -116,7 +120,6 @@ struct Left {
 }
 
 /// The times of a run's tasks.
-#[derive(Default)]
 pub(crate) struct Tasks {
     /// The program's tasks, by number.
     left: RefCell<Vec<Option<Left>>>,
@@ -124,26 +127,41 @@ pub(crate) struct Tasks {
     turn: Cell<Option<Reading>>,
     /// What the current task is about to sleep on.
     sleep: Cell<Option<Sleep>>,
-    /// All lives so far, and the part in user mode.
+    /// All lives so far.
     lives: Cell<u64>,
-    user: Cell<u64>,
-    files: RefCell<BTreeMap<FileId, String>>,
-    /// Names of mappings.
-    mappings: RefCell<Vec<String>>,
+    phases: Phases,
+    names: RefCell<Names>,
 }
 
 /// What the time of the program's tasks was.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct TaskTime {
-    /// Scopes, below mappings and files where they are about one (`[NAME]`), and what the time in them was: kinds of
-    /// work, and `access`, `memory`, `translation`, `instructions`, `spin`, `interrupted`, `cpu_wait` and
-    /// `asleep:WHAT`.
+    /// Scopes, below mappings and files where they are about one (`[NAME]`), and these below phases (`phase:2`) if the
+    /// run has several; what is not below one is of the first. What the time in them was: kinds of work, and `access`,
+    /// `memory`, `translation`, `instructions`, `spin`, `interrupted`, `cpu_wait` and `asleep:WHAT`.
     pub tree: ProfileNode,
     /// Picoseconds of all lives of tasks that the tree does not have; negative: that it has too much.
     pub missed: i64,
 }
 
 impl Tasks {
+    /// Phases of `length` accesses; `None`: there is one.
+    pub(super) fn new(length: Option<u64>) -> Tasks {
+        Tasks {
+            left: RefCell::default(),
+            turn: Cell::default(),
+            sleep: Cell::default(),
+            lives: Cell::default(),
+            phases: Phases::new(length, TASKS),
+            names: RefCell::default(),
+        }
+    }
+
+    /// The node of what tasks do outside of any scope.
+    pub(super) fn root(&self) -> usize {
+        self.phases.node()
+    }
+
     fn is_program(&self, task: TaskId) -> bool {
         self.left.borrow().get(task as usize).is_some_and(Option::is_some)
     }
@@ -179,11 +197,12 @@ impl Profiler {
         };
         let now = Reading::of(turn.cpu);
         tasks.turn.set(Some(now));
-        self.place.set(TASKS);
+        self.come_to_phase(&tasks.phases);
+        self.place.set(tasks.phases.node());
         let Some(Left { at, sleep }) = tasks.left.borrow()[turn.task as usize] else { return };
         let gone = now.since(&at);
         tasks.lives.set(tasks.lives.get() + gone.clock);
-        let place = self.left_at(turn.task).unwrap_or(TASKS);
+        let place = self.left_at(turn.task).unwrap_or(tasks.phases.node());
         let mut nodes = self.nodes.borrow_mut();
         let mut note = |kind, picos| {
             if picos > 0 {
@@ -212,7 +231,7 @@ impl Profiler {
         let now = Reading::of(cpu);
         let turn = now.since(&began);
         tasks.lives.set(tasks.lives.get() + turn.clock);
-        tasks.user.set(tasks.user.get() + turn.clock.saturating_sub(turn.kernel));
+        tasks.phases.ran(turn.clock.saturating_sub(turn.kernel));
         self.note_part(Part::Interrupted, 1, turn.interrupts);
         tasks.left.borrow_mut()[task as usize] = Some(Left { at: now, sleep: tasks.sleep.take() });
     }
@@ -231,53 +250,84 @@ impl Profiler {
 
     /// Time of the program's tasks at the root.
     pub(crate) fn note_part(&self, part: Part, count: u64, picos: u64) {
-        if self.tasks_time.is_some() && picos > 0 {
-            self.nodes.borrow_mut()[TASKS].add(Kind::Part(part), count, picos);
+        let Some(tasks) = self.tasks_time.as_ref().filter(|_| picos > 0) else { return };
+        self.nodes.borrow_mut()[tasks.phases.node()].add(Kind::Part(part), count, picos);
+    }
+
+    /// Time of the program's tasks in user mode, for something.
+    pub(crate) fn note_parts_on(&self, about: About, parts: &[(Part, u64, u64)]) {
+        let Some(tasks) = &self.tasks_time else { return };
+        let child = self.child(tasks.phases.node(), self.frame_of(about));
+        let mut nodes = self.nodes.borrow_mut();
+        for &(part, count, picos) in parts.iter().filter(|(.., picos)| *picos > 0) {
+            nodes[child].add(Kind::Part(part), count, picos);
+        }
+    }
+
+    /// The program has made accesses.
+    pub(crate) fn accessed(&self, count: u64) {
+        if let Some(tasks) = &self.tasks_time {
+            tasks.phases.accessed(count);
+        }
+    }
+
+    /// Begin the phases that the program has come to.
+    fn come_to_phase(&self, phases: &Phases) {
+        while phases.is_new() {
+            let number = phases.all().len() as u32 + 1;
+            phases.begin(self.child(TASKS, Frame::Phase(number)));
         }
     }
 
     /// A file has a name.
     pub(crate) fn name_file(&self, file: FileId, name: &str) {
         if let Some(tasks) = &self.tasks_time {
-            tasks.files.borrow_mut().entry(file).or_insert_with(|| name.to_owned());
+            tasks.names.borrow_mut().file(file, name);
         }
     }
 
-    /// The frame for what is done for a file, or for a mapping: `None` is memory without a file.
-    pub(crate) fn frame_of(&self, file: Option<FileId>) -> Frame {
+    /// The frame for what is done for something.
+    pub(crate) fn frame_of(&self, about: About) -> Frame {
         let tasks = self.tasks_time.as_ref().expect("only profiles of tasks have mappings");
-        let files = tasks.files.borrow();
-        let name =
-            file.map_or("anonymous memory", |file| files.get(&file).map_or("shared memory", |name| name));
-        let mut mappings = tasks.mappings.borrow_mut();
-        let known = mappings.iter().position(|known| known == name);
-        Frame::Mapping(known.unwrap_or_else(|| {
-            mappings.push(name.to_owned());
-            mappings.len() - 1
-        }) as u32)
+        Frame::Mapping(tasks.names.borrow_mut().number(about))
     }
 
     /// The name of a mapping or file, in a form that no scope has.
     pub(super) fn mapping(&self, number: u32) -> String {
-        let named = |tasks: &Tasks| format!("[{}]", tasks.mappings.borrow()[number as usize]);
+        let named = |tasks: &Tasks| format!("[{}]", tasks.names.borrow().name(number));
         self.tasks_time.as_ref().map(named).unwrap_or_default()
     }
 
-    /// What the time of tasks was; `accesses`: how many loads, stores and fetches there were, and their time without
-    /// misses.
-    pub(crate) fn task_time(&self, accesses: (u64, u64)) -> Option<TaskTime> {
+    /// What the time of tasks was; `cost`: picoseconds of an access without misses.
+    pub(crate) fn task_time(&self, cost: u64) -> Option<TaskTime> {
         let tasks = self.tasks_time.as_ref()?;
-        let nodes = self.nodes.borrow();
-        let mut tree = describe(&nodes, TASKS, self);
-        let of =
-            |part: Part| tree.work.iter().find(|work| work.name == part.name()).map_or(0, |work| work.picos);
-        let known = accesses.1 + [Part::Memory, Part::Instructions, Part::Spin].map(of).iter().sum::<u64>();
-        let translation = tasks.user.get().saturating_sub(known);
-        for (name, count, picos) in [("access", accesses.0, accesses.1), ("translation", 0, translation)] {
-            tree.work.push(super::ProfileWork { name: name.into(), count, picos });
+        let mut tree = describe(&self.nodes.borrow(), TASKS, self);
+        for (number, phase) in (1..).zip(tasks.phases.all()) {
+            let name = Frame::Phase(number).to_string();
+            let later = tree.children.iter().position(|child| child.name == name);
+            match later {
+                Some(at) => add_user_time(&mut tree.children[at], phase, cost),
+                None => add_user_time(&mut tree, phase, cost),
+            }
         }
         let missed = tasks.lives.get() as i64 - tree.total() as i64;
         Some(TaskTime { tree, missed })
+    }
+}
+
+/// Add what tasks did in user mode in a phase: accesses, and what nothing else has.
+fn add_user_time(tree: &mut ProfileNode, phase: Phase, cost: u64) {
+    let accesses = phase.accesses * cost;
+    let user = [Part::Memory, Part::Translation, Part::Instructions, Part::Spin];
+    let own = |node: &ProfileNode| -> u64 {
+        let is_user = |work: &&ProfileWork| user.iter().any(|part| work.name == part.name());
+        node.work.iter().filter(is_user).map(|work| work.picos).sum()
+    };
+    let on_mappings = tree.children.iter().filter(|child| child.name.starts_with('[')).map(own);
+    let known = accesses + own(tree) + on_mappings.sum::<u64>();
+    let rest = phase.user.saturating_sub(known);
+    for (name, count, picos) in [("access", phase.accesses, accesses), ("translation", 0, rest)] {
+        tree.work.push(ProfileWork { name: name.into(), count, picos });
     }
 }
 

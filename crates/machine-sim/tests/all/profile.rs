@@ -159,6 +159,38 @@ fn looking_at_the_time_of_tasks_does_not_change_the_run() {
     assert_eq!(outcome, plain);
 }
 
+/// Phases divide what is there without them. A mapping of its own has the misses of the TLB in it.
+#[test]
+fn phases_divide_the_time_of_tasks() {
+    for threads in [1, 4] {
+        let mut config = RunConfig::new(MachineSpec::preset("laptop").unwrap());
+        config.memory = Some(24 * MIB);
+        let (outcome, whole) = task_time(&config, "zipf", threads);
+        config.phase = Some(outcome.accesses / 4);
+        let (again, phases) = task_time(&config, "zipf", threads);
+        assert_eq!((again.nanos, &again.stats), (outcome.nanos, &outcome.stats));
+        let near = |a: u64, b: u64| a.abs_diff(b) <= a / 1000 + 1_000_000;
+        assert!(
+            near(phases.tree.total(), whole.tree.total()),
+            "{} {}",
+            phases.tree.total(),
+            whole.tree.total()
+        );
+        assert!(phases.missed.unsigned_abs() <= whole.missed.unsigned_abs() + whole.tree.total() / 1000);
+        let later: Vec<&ProfileNode> =
+            phases.tree.children.iter().filter(|child| child.name.starts_with("phase:")).collect();
+        let names: Vec<&str> = later.iter().map(|child| &child.name[..]).collect();
+        assert_eq!(names[..3], ["phase:2", "phase:3", "phase:4"]);
+        for work in ["access", "translation", "memory", "asleep:read:nvme0"] {
+            assert!(near(sum_of(&phases.tree, work), sum_of(&whole.tree, work)), "{work}");
+            assert!(later[..3].iter().all(|phase| sum_of(phase, work) > 0), "{work}");
+        }
+        let mapping =
+            whole.tree.children.iter().find(|child| child.name.starts_with("[anonymous memory at 0x"));
+        assert!(sum_of(mapping.unwrap(), "translation") > sum_of(&whole.tree, "translation") / 2);
+    }
+}
+
 fn sum_of(node: &ProfileNode, name: &str) -> u64 {
     let own: u64 = node.work.iter().filter(|work| work.name == name).map(|work| work.picos).sum();
     own + node.children.iter().map(|child| sum_of(child, name)).sum::<u64>()
