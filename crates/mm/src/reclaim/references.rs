@@ -60,13 +60,13 @@ impl<M: Machine> Reclaim<'_, M> {
         fates: &mut [ReclaimFate; N],
     ) -> (FolioRun<'r, N>, u32) {
         let look = pass.look.as_mut();
-        let mut found = self.core.rmap.referenced(self.core, run, pass.sc.target, look);
-        if self.core.knobs.get(Knob::DamonReclaimEnabled) != 0 {
-            self.count_damons_looks(run, &mut found);
-        }
+        let found = self.core.rmap.referenced(self.core, run, pass.sc.target, look);
+        let damon = self.core.knobs.get(Knob::DamonReclaimEnabled) != 0;
         let mut if_clean = 0;
         let wanted = run.filter(|at, pfn| {
-            match self.judge(pfn, found[at], pass) {
+            // One folio at a time: a change of all that was found would copy it.
+            let found = if damon { self.with_damons_look(pfn, found[at]) } else { found[at] };
+            match self.judge(pfn, found, pass) {
                 ReferenceVerdict::Reclaim => return true,
                 ReferenceVerdict::ReclaimClean => {
                     if_clean |= 1 << at;
@@ -83,16 +83,13 @@ impl<M: Machine> Reclaim<'_, M> {
     /// DAMON has taken young bits that reclaim should have found; and it should know of those that reclaim has found.
     #[cold]
     #[inline(never)]
-    fn count_damons_looks<const N: usize>(self, run: FolioRun<'_, N>, found: &mut [Referenced; N]) {
-        run.iter().for_each(|(at, pfn)| {
-            let frame = &self.core.frames[pfn];
-            if found[at].vmas > 0 {
-                frame.clear(FrameFlags::IDLE);
-            }
-            if found[at].vmas >= 0 && frame.test_and_clear(FrameFlags::YOUNG) {
-                found[at].vmas += 1;
-            }
-        });
+    fn with_damons_look(self, pfn: Pfn, found: Referenced) -> Referenced {
+        let frame = &self.core.frames[pfn];
+        if found.vmas > 0 {
+            frame.clear(FrameFlags::IDLE);
+        }
+        let taken = found.vmas >= 0 && frame.test_and_clear(FrameFlags::YOUNG);
+        Referenced { vmas: found.vmas + i32::from(taken), ..found }
     }
 
     #[inline(always)]
