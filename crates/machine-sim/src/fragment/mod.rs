@@ -89,6 +89,8 @@ struct Maker<'a> {
     firsts: Vec<usize>,
     frames: usize,
     claims: Vec<Claim>,
+    /// Page blocks that the kernel had before.
+    kernels: u64,
     held: [u64; 2],
 }
 
@@ -102,7 +104,7 @@ impl<'a> Maker<'a> {
         });
         let firsts = firsts.collect();
         let rng = Rng::new(seed ^ 0x6672_6167);
-        Maker { mm, target, rng, firsts, frames, claims: Vec::new(), held: [0; 2] }
+        Maker { mm, target, rng, firsts, frames, claims: Vec::new(), kernels: 0, held: [0; 2] }
     }
 
     fn make(&mut self) -> Result<(), String> {
@@ -275,6 +277,7 @@ impl<'a> Maker<'a> {
                 }
             }
         }
+        self.kernels = kernels as u64;
         self.rng.shuffle(&mut open);
         let [unmovable, reclaimable] = [self.target.unmovable, self.target.reclaimable]
             .map(|share| (share * f64::from(total)).round() as usize);
@@ -351,12 +354,12 @@ impl<'a> Maker<'a> {
         let total = blocks.iter().sum::<u64>() as f64;
         // The kernel's own memory is in unmovable page blocks, and may be more than wanted.
         let groups = [
-            (Mobility::Unmovable, self.target.unmovable, total * TOLERANCE),
-            (Mobility::Reclaimable, self.target.reclaimable, 1.0),
+            (Mobility::Unmovable, self.target.unmovable, self.kernels, total * TOLERANCE),
+            (Mobility::Reclaimable, self.target.reclaimable, 0, 1.0),
         ];
-        for (group, share, unit) in groups {
+        for (group, share, least, unit) in groups {
             let what = format!("{group:?} page blocks");
-            within(what, blocks[group as usize], (share * total).round() as u64, unit as u64)?;
+            within(what, blocks[group as usize], ((share * total).round() as u64).max(least), unit as u64)?;
         }
         Ok(())
     }

@@ -94,6 +94,15 @@ fn quicksilvers_states_are_reached() {
     assert!(types.contains("Number of blocks type      Unmovable      Movable  Reclaimable"), "{types}");
 }
 
+/// The page blocks that the kernel has are more than 5 % of them.
+#[test]
+fn a_state_of_little_memory_leaves_the_kernel_its_page_blocks() {
+    let half = made("laptop", 26 * MIB, "frag-50");
+    assert!(half.before.pageblocks()[0] * 20 > 13, "{:?}", half.before.pageblocks());
+    assert_eq!(half.held[0] % 16, 0);
+    assert!(half.held[0] > 0 && half.held[1] == 0, "{:?}", half.held);
+}
+
 #[test]
 fn impossible_states_are_bad_input() {
     for (state, expected) in [
