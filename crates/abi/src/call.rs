@@ -126,6 +126,9 @@ macro_rules! named {
     (addr: addr $arg:ident) => {
         Some(*$arg)
     };
+    (at: addr $arg:ident) => {
+        Some($arg)
+    };
     (len: len $arg:ident) => {
         Some(*$arg)
     };
@@ -207,6 +210,14 @@ macro_rules! calls {
                         let addr = [None, $(named!(addr: $arg $arg)),*].into_iter().flatten().next();
                         addr.zip([None, $(named!(len: $arg $arg)),*].into_iter().flatten().next())
                     })*
+                }
+            }
+
+            /// The start of its range of addresses.
+            #[allow(unused_variables, reason = "most arguments are no addresses")]
+            pub fn addr_mut(&mut self) -> Option<&mut u64> {
+                match self {
+                    $(Call::$name($($arg),*) => [None, $(named!(at: $arg $arg)),*].into_iter().flatten().next(),)*
                 }
             }
 

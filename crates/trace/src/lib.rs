@@ -46,6 +46,8 @@ mod footprint;
 #[cfg(feature = "std")]
 mod image;
 #[cfg(feature = "std")]
+mod layout;
+#[cfg(feature = "std")]
 mod pages;
 #[cfg(feature = "std")]
 mod ranges;
@@ -60,5 +62,7 @@ pub use error::TraceError;
 pub use import::ImportError;
 #[cfg(feature = "std")]
 pub use info::Info;
+#[cfg(feature = "std")]
+pub use layout::{Elsewhere, Islands};
 #[cfg(feature = "std")]
 pub use record::{RecordError, RecordOptions, record};
