@@ -162,6 +162,11 @@ impl<H: Host> Kernel<H> {
         Ok(task)
     }
 
+    /// Whether the task is the program's first.
+    pub fn is_first(&self, task: &Task) -> bool {
+        task.number() == self.first_task
+    }
+
     /// Handle an access at `addr` that no translation allows.
     pub fn fault(&self, task: &Task, addr: u64, access: AccessKind) -> Outcome {
         let _in_call = task.enter_call();

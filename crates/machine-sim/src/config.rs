@@ -3,6 +3,7 @@
 use crate::fragment::target::Fragmentation;
 use crate::spec::{FailSpec, MachineSpec, Senpai, SwapSpec};
 use crate::timeline::SharedTimeline;
+use crate::vary::Vary;
 use kernel::GroupSpec;
 use mm::knobs::Knob;
 use mm::policy::MakePolicy;
@@ -57,6 +58,8 @@ pub struct RunConfig {
     pub custom: Option<MakePolicy>,
     /// Seed of all random choices.
     pub seed: u64,
+    /// What differs between runs with different seeds, besides what devices and the machine draw.
+    pub vary: Vary,
     /// Tasks choose as if the memory manager had this number of daemons: their seeds follow from their numbers, which
     /// come after the daemons'. `None`: the number that it has.
     pub daemons: Option<u32>,
@@ -130,6 +133,7 @@ impl RunConfig {
             knobs: Vec::new(),
             custom: None,
             seed: 1,
+            vary: Vary::default(),
             daemons: None,
             boot: 0,
             in_turn: false,

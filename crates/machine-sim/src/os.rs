@@ -70,6 +70,10 @@ impl<'s, P: Program> SimOs<'s, P> {
     pub(crate) fn run(mut self) {
         let sim = self.sim;
         let role = self.task.start().role;
+        let delay = sim.delay(&self.task);
+        if delay > 0 {
+            self.sleep(delay);
+        }
         let signal = sim.program.run(&mut self, role).err();
         if role == 0 {
             let packed = (sim.mm().zram_stats(), sim.mm().zswap_stat());

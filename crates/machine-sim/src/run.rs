@@ -208,6 +208,10 @@ fn start<P>(sim: &Simulation<'_, P>) -> Result<(), RunError> {
     let space = sim.kernel.start();
     let space = space
         .map_err(|errno| RunError::Input(format!("memory: too small for an address space ({errno:?})")))?;
+    match sim.config.vary.lower_by(sim.config.seed) {
+        0 => {}
+        pages => sim.machine().unaccounted(|| sim.mm().lower_mmap_base(space, pages)),
+    }
     if let Some(oracle) = &sim.oracle {
         oracle.borrow_mut().create_space(space.0);
     }

@@ -13,7 +13,7 @@ use mm::Mm;
 use mm::api::{Daemon, FileKind};
 use mm::frame::{FrameFlags, Owner};
 use mm::machine::Io;
-use mm::units::{DeviceId, PAGE_SIZE, pages_of};
+use mm::units::{DeviceId, Nanos, PAGE_SIZE, pages_of};
 use mm::zram::ZramStat;
 use mm::zswap::ZswapStat;
 use program::rng::Rng;
@@ -110,10 +110,15 @@ impl<'p, P> Simulation<'p, P> {
         taken.map_err(RunError::Input)
     }
 
-    /// Bring memory into the state that the configuration or the machine asks for.
+    /// Bring memory into the state that the configuration or the machine asks for, or that the seed decides.
     pub(crate) fn fragment(&mut self) -> Result<(), RunError> {
-        let spec = self.machine().spec();
-        let Some(target) = self.config.fragment.as_ref().or(spec.fragment()) else { return Ok(()) };
+        let given = self.config.fragment.as_ref().or(self.machine().spec().fragment());
+        let drawn = self.config.vary.state(self.config.seed);
+        if drawn.is_some() && given.is_some() {
+            let why = "vary: memory begins in a state that is given, or in one that is drawn: leave 'fragment' out, here or there";
+            return Err(RunError::Input(why.into()));
+        }
+        let Some(target) = given.or(drawn.as_ref()) else { return Ok(()) };
         if self.config.optimum {
             let why = "fragment: with a state of memory there is no optimum: a policy that knows the future has all of memory";
             return Err(RunError::Input(why.into()));
@@ -235,6 +240,14 @@ impl<'p, P> Simulation<'p, P> {
         match self.config.daemons {
             None => number - daemons(is_own),
             Some(counted) => number - daemons(|_| true) + counted,
+        }
+    }
+
+    /// How much later than it would a task begins.
+    pub(crate) fn delay(&self, task: &Task) -> Nanos {
+        match self.kernel.is_first(task) {
+            true => 0,
+            false => self.config.vary.delay(self.config.seed, self.number_for_seed(task.number())),
         }
     }
 

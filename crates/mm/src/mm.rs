@@ -156,6 +156,12 @@ impl<M: Machine> Mm<M> {
         Ok(made)
     }
 
+    /// Place the mappings of a new space that have no fixed address lower by `pages` than usual, as the randomisation of
+    /// address spaces does. Its copies inherit that.
+    pub fn lower_mmap_base(&self, space: SpaceId, pages: u64) {
+        self.spaces.lower_mmap_base(space, pages);
+    }
+
     /// Copy `parent`: private memory is shared until it is written.
     pub fn fork(&self, parent: SpaceId) -> Result<SpaceId, Error> {
         let _scope = self.mmu().scope(Scope::DupMmap);

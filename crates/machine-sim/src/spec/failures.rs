@@ -48,7 +48,7 @@ pub(super) fn parse_share(text: &str) -> Option<u32> {
 }
 
 /// A time like 10ms, in microseconds.
-pub(super) fn parse_time(text: &str) -> Option<u64> {
+pub(crate) fn parse_time(text: &str) -> Option<u64> {
     let (number, unit) = text.split_at(text.find(|c: char| !c.is_ascii_digit())?);
     let &(_, micros) = UNITS.iter().find(|(name, _)| *name == unit)?;
     number.parse::<u64>().ok()?.checked_mul(micros)

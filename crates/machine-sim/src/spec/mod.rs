@@ -22,7 +22,8 @@ pub use cost::{CostRow, Costs, Hardware};
 pub use fail::FailSpec;
 pub use failures::Failures;
 pub(crate) use failures::MILLION;
-use failures::{parse_share, parse_time};
+use failures::parse_share;
+pub(crate) use failures::parse_time;
 pub use senpai::Senpai;
 pub use swap::SwapSpec;
 

@@ -47,5 +47,6 @@ mod scenarios;
 mod stale;
 mod tasks;
 mod tiers;
+mod vary;
 mod visits;
 mod waiting;

@@ -19,7 +19,13 @@ impl Spaces {
         let child = self.create(core, gfp)?;
         self.at(child).set_policy(self.at(parent).policy());
         let held = self.at(parent).mapping.write(&core.machine, WaitKey::Space(parent));
-        let ranges: Vec<Vma> = self.at(parent).vmas.lock().iter().cloned().collect();
+        let (ranges, lowered) = {
+            let vmas = self.at(parent).vmas.lock();
+            (vmas.iter().cloned().collect::<Vec<Vma>>(), vmas.lowered())
+        };
+        if lowered > 0 {
+            self.at(child).vmas.lock().lower(lowered);
+        }
         // The parent loses the right to write to its private pages. No CPU may still have it when the parent goes on.
         let outcome = core.tlb.tighten(core.host(), parent, |tightening| {
             tightening.everything();

@@ -87,7 +87,9 @@ fn check_rights(request: &MapRequest) -> Result<(), Error> {
     }
 }
 
-/// Choose an address. A mapping of 2 MiB of a file or more begins where large entries fit.
+/// Choose an address. A mapping of 2 MiB of a file or more begins where large entries fit. So does one of whole 2 MiB
+/// blocks of anonymous memory, as in Linux, if mappings are placed lower than usual: below the usual place blocks are
+/// whole anyway.
 fn place<M: Machine>(core: &MmCore<M>, vmas: &VmaTree, request: &MapRequest) -> Option<Vpn> {
     const LARGE: u64 = TABLE_ENTRIES as u64;
     let offset = match request.backing {
@@ -95,7 +97,9 @@ fn place<M: Machine>(core: &MmCore<M>, vmas: &VmaTree, request: &MapRequest) -> 
         Backing::AnonymousShared => Some(0),
         Backing::Anonymous => None,
     };
-    match offset.filter(|_| core.knobs.get(Knob::ThpFilePmd) == 1 && request.pages >= LARGE) {
+    let offset = offset.filter(|_| core.knobs.get(Knob::ThpFilePmd) == 1 && request.pages >= LARGE);
+    let whole = request.backing == Backing::Anonymous && request.pages.is_multiple_of(LARGE);
+    match offset.or((whole && vmas.lowered() > 0).then_some(0)) {
         Some(offset) => {
             let start = vmas.gap(request.pages + LARGE - 1)?;
             Some(Vpn(start.0 + (offset.wrapping_sub(start.0)) % LARGE))

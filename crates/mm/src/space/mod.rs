@@ -180,6 +180,11 @@ impl Spaces {
         (0..bound).map(SpaceId).filter(|&id| self.get(id).is_some())
     }
 
+    /// Place mappings without a fixed address lower by this many pages than usual.
+    pub fn lower_mmap_base(&self, space: SpaceId, pages: u64) {
+        self.at(space).vmas.lock().lower(pages);
+    }
+
     /// A new, empty space.
     pub fn create<M: Machine>(&self, core: &MmCore<M>, gfp: Gfp) -> Result<SpaceId, Shortage> {
         let id = core.tlb.create();

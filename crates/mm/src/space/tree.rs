@@ -22,6 +22,8 @@ pub struct VmaTree {
     ranges: BTreeMap<u64, Vma>,
     /// Result of the last look-up: the next one is likely to hit it too.
     recent: Option<VmaView>,
+    /// Pages by which the highest place for a mapping is lower than usual.
+    lowered: u64,
 }
 
 /// How an interval that is to be unmapped overlaps ranges.
@@ -223,7 +225,7 @@ impl VmaTree {
 
     /// The highest free place for `pages` pages below the stacks.
     pub(super) fn gap(&self, pages: u64) -> Option<Vpn> {
-        let mut end = USER_END.0 - STACK_GAP;
+        let mut end = USER_END.0 - STACK_GAP - self.lowered;
         for vma in self.ranges.values().rev() {
             let below = vma.view.end().0;
             if below <= end && end - below >= pages {
@@ -233,6 +235,16 @@ impl VmaTree {
         }
         let start = end.checked_sub(pages)?;
         (start >= LOWEST).then_some(Vpn(start))
+    }
+
+    /// Place new mappings lower by this many pages than usual. The address space has room for them below.
+    pub(super) fn lower(&mut self, pages: u64) {
+        self.lowered = pages.min((USER_END.0 - STACK_GAP) / 2);
+    }
+
+    /// By how many pages they are placed lower than usual.
+    pub(super) fn lowered(&self) -> u64 {
+        self.lowered
     }
 
     /// Check order and overlap.
