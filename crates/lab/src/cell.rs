@@ -77,6 +77,7 @@ impl Cell {
         let RunConfig {
             memory,
             fragment,
+            vary,
             groups,
             senpai,
             swap,
@@ -98,6 +99,12 @@ impl Cell {
         words.extend(option("--seed", seed.to_string()));
         words.push("--verify".to_owned());
         words.extend(fragment.iter().flat_map(|state| option("--fragment", state.to_string())));
+        words.extend(
+            Some(vary)
+                .filter(|vary| !vary.is_nothing())
+                .iter()
+                .flat_map(|vary| option("--vary", vary.to_string())),
+        );
         words.extend(groups.iter().flat_map(|group| option("--group", group.to_string())));
         words.extend(senpai.iter().flat_map(|of| option("--senpai", of.to_string())));
         words.extend(swap.iter().flat_map(|area| option("--swap", area.to_string())));
@@ -136,6 +143,8 @@ mod tests {
         assert_eq!(cell.replay(7), format!("{line} --fragment frag-50 --group web --preempt 8"));
         cell.config.senpai = Some("web:interval=5ms".parse().unwrap());
         assert!(cell.replay(7).contains("--senpai web:interval=5000us,pressure=10000us,max_probe=1%"));
+        cell.config.vary = "arrival=5ms,layout".parse().unwrap();
+        assert!(cell.replay(7).contains(" --vary arrival=5ms,layout "));
         cell.config.memory = None;
         assert!(!cell.replay(7).contains("--memory"));
     }

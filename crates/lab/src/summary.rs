@@ -30,6 +30,9 @@ pub struct Setup {
     /// The state of memory that runs begin with, as asked for on the command line.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fragment: Option<String>,
+    /// What differs between seeds besides what the machine draws, as `--vary` takes it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub vary: Option<String>,
     /// A controller of one of the control groups, as `--senpai` takes it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub senpai: Option<String>,
@@ -103,6 +106,7 @@ impl Setup {
         }
         words.extend(self.common_settings().iter().flat_map(|setting| option("--set", setting)));
         words.extend([many("--fragment", self.fragment.as_slice()), many("--group", &self.group)].concat());
+        words.extend(many("--vary", self.vary.as_slice()));
         words.extend([many("--swap", &self.swap), many("--fail", &self.fail)].concat());
         words.extend(
             [option("--seed", &self.seed.to_string()), option("--runs", &self.runs.to_string())].concat(),
@@ -409,6 +413,7 @@ pub(crate) mod tests {
             memory: Some(128 << 20),
             senpai: None,
             fragment: None,
+            vary: None,
             group: Vec::new(),
             swap: Vec::new(),
             fail: Vec::new(),

@@ -58,6 +58,7 @@ pub fn facts(setup: &Setup) -> Vec<(&'static str, String)> {
     facts.extend(setup.fragment.iter().map(|state| ("begins", state.clone())));
     facts.extend(setup.senpai.iter().map(|of| ("senpai", of.clone())));
     facts.extend([of("swap", &setup.swap), of("fails", &setup.fail), of("group", &setup.group)].concat());
+    facts.extend(setup.vary.iter().map(|what| ("varies", what.clone())));
     facts.push(("runs", format!("{} ({seeds})", setup.runs)));
     facts
 }

@@ -282,6 +282,7 @@ fn program(args: &BootArgs, tools: &Tools<'_>, name: &str) -> Result<()> {
         memory: Some(shape.memory()),
         senpai: None,
         fragment: None,
+        vary: None,
         group: args.groups.iter().map(|group| group.text.clone()).collect(),
         swap: Vec::new(),
         fail: Vec::new(),

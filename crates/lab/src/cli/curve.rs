@@ -1,6 +1,6 @@
 //! `curve`: runs a program with more and less memory.
 
-use super::options::{Many, On, check_seeds};
+use super::options::{Many, On, Varies, check_seeds};
 use super::output;
 use super::resume::{Resumed, Unwritten};
 use super::sweep::measure;
@@ -39,6 +39,9 @@ pub struct CurveArgs {
     /// The machine and its knobs.
     #[command(flatten)]
     on: On,
+    /// What differs between runs.
+    #[command(flatten)]
+    varies: Varies,
     /// Also draw it as an SVG picture; an existing FILE is replaced
     #[arg(long, value_name = "FILE")]
     svg: Option<PathBuf>,
@@ -55,7 +58,7 @@ pub(super) fn curve(args: &CurveArgs) -> Result<()> {
     let peak_live = catalog.program(&args.program)?.peak_live();
     let first = sizes(&args.memory, peak_live)?;
     let (program, machine, set) = (args.program.clone(), args.on.machine.clone(), args.on.settings.clone());
-    let of = What { program, machine, set, ..What::default() };
+    let of = What { program, machine, set, vary: args.varies.text(), ..What::default() };
     let plan = |sizes: &[u64]| sweep(&of, sizes, &args.profiles, (args.many.seed, args.runs));
     catalog.cells(&plan(&first)).map_err(|(_, error)| error)?;
     if let Some(path) = &args.svg {

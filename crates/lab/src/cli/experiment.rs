@@ -1,7 +1,7 @@
 //! `run` and `compare`: check the input, do the runs, show the result.
 
 use super::drawing::Drawing;
-use super::options::{Begins, On, Style, check_seeds, progress_bar, threads};
+use super::options::{Begins, On, Style, Varies, check_seeds, progress_bar, threads};
 use super::output;
 use super::page;
 use super::resume::{Resumed, Unwritten};
@@ -161,6 +161,9 @@ pub struct WhatArgs {
     /// The first seed
     #[arg(long, value_name = "N", default_value_t = 1, allow_negative_numbers = true)]
     seed: u64,
+    /// What differs between runs.
+    #[command(flatten)]
+    varies: Varies,
     /// Runs at once; never changes results [default: the computer's cores]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096))]
     jobs: Option<u32>,
@@ -366,6 +369,7 @@ pub(super) fn understand(
         memory,
         senpai: None,
         fragment: None,
+        vary: args.varies.text(),
         group: Vec::new(),
         swap: Vec::new(),
         fail: Vec::new(),
@@ -388,6 +392,7 @@ pub(super) fn understand(
             memory,
             verify: args.verify,
             preempt: args.preempt,
+            vary: args.varies.vary(),
             time_limit: args.limit.map(simulated),
             ..cell.config
         };

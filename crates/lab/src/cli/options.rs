@@ -1,7 +1,7 @@
 //! Options that several commands share.
 
 use super::groups::{GroupArg, parse_group};
-use crate::engine::{DEFAULT_MACHINE, Fragmentation, SwapSpec};
+use crate::engine::{DEFAULT_MACHINE, Fragmentation, SwapSpec, Vary};
 use crate::error::{Error, Result};
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
@@ -51,6 +51,28 @@ pub struct On {
     /// Set a knob for all profiles; may be given several times
     #[arg(long = "set", value_name = "KNOB=VALUE")]
     pub settings: Vec<String>,
+}
+
+/// What differs between runs with different seeds.
+#[derive(Clone, Copy, Debug, Args)]
+pub struct Varies {
+    /// Let runs with different seeds differ in more than what the machine draws (docs/vary.md): arrival=TIME: each
+    /// thread and process but the first begins up to TIME later, like arrival=20ms; layout: mappings have other
+    /// addresses; fragment: memory begins in pieces. One or several of these, separated by commas
+    #[arg(long, value_name = "WHAT,...", value_parser = str::parse::<Vary>)]
+    pub vary: Option<Vary>,
+}
+
+impl Varies {
+    /// What differs.
+    pub fn vary(&self) -> Vary {
+        self.vary.unwrap_or_default()
+    }
+
+    /// The same in words, if something does.
+    pub fn text(&self) -> Option<String> {
+        self.vary.map(|vary| vary.to_string())
+    }
 }
 
 /// What runs begin with, besides the machine.

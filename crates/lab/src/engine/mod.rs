@@ -16,7 +16,7 @@ pub use custom::{custom_policy, set_custom_policy};
 pub use history::Historian;
 pub use machine::{DEFAULT_MACHINE, Machine, machines};
 pub use machine_sim::{
-    FailSpec, Fragmentation, GroupSpec, PROCESSES, RunConfig, Senpai, SharedTimeline, SwapSpec, Visit,
+    FailSpec, Fragmentation, GroupSpec, PROCESSES, RunConfig, Senpai, SharedTimeline, SwapSpec, Vary, Visit,
 };
 pub use perfetto::Perfetto;
 pub use program::{Program, programs};

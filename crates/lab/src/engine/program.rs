@@ -9,7 +9,8 @@ use program::named::{NameError, NameParts};
 use program::{Named, Program as _, builtin::LruFileMmapRead};
 use std::collections::BTreeMap;
 use std::path::Path;
-use trace::{Reader, Replay};
+use std::sync::OnceLock;
+use trace::{Elsewhere, Islands, Reader, Replay, Source};
 
 /// Built-in programs, each with one line of help.
 pub fn programs() -> Vec<(String, String)> {
@@ -19,7 +20,7 @@ pub fn programs() -> Vec<(String, String)> {
 /// A program to run.
 pub enum Program {
     /// A recorded program.
-    Trace(Box<Replay<Reader>>),
+    Trace(Box<Recording>),
     /// A built-in program.
     Named(Named),
 }
@@ -29,7 +30,7 @@ impl Program {
     pub fn find(name: &str) -> Result<Program> {
         if Program::is_file(name) {
             let replay = Replay::open(Path::new(name)).map_err(|error| Error::Input(error.to_string()))?;
-            return Ok(Program::Trace(Box::new(replay)));
+            return Ok(Program::Trace(Box::new(Recording { replay, islands: OnceLock::new() })));
         }
         words(name).and_then(Named::new).map(Program::Named).map_err(|wrong| explain_name(&wrong))
     }
@@ -58,7 +59,7 @@ impl Program {
     /// Bytes that it touches.
     pub fn footprint(&self) -> u64 {
         match self {
-            Program::Trace(replay) => replay.footprint(),
+            Program::Trace(recording) => recording.replay.footprint(),
             Program::Named(program) => program.footprint(),
         }
     }
@@ -67,14 +68,15 @@ impl Program {
     /// memory are relative to it.
     pub fn peak_live(&self) -> u64 {
         match self {
-            Program::Trace(replay) => replay.header().peak,
+            Program::Trace(recording) => recording.replay.header().peak,
             Program::Named(program) => program.footprint(),
         }
     }
 
     /// If it is a sample of a program's pages: what numbers stand for, and this much memory.
     pub fn sampled(&self, memory: Option<u64>) -> Option<String> {
-        let Program::Trace(replay) = self else { return None };
+        let Program::Trace(recording) = self else { return None };
+        let replay = &recording.replay;
         let whole = memory.map(|bytes| {
             let times = bytes.saturating_mul(replay.header().sample);
             format!("; {} here are some {} there", human::bytes(bytes as f64), human::bytes(times as f64))
@@ -91,16 +93,50 @@ impl Program {
     pub(super) fn run(&self, config: &RunConfig) -> Result<Ran> {
         match self {
             Program::Named(program) => run_named(config, program),
-            Program::Trace(replay) => {
-                // A replay has state, so parallel runs need one each.
-                let replay = Replay::clone(replay);
-                let outcome = machine_sim::run(config, &replay).map_err(explain)?;
-                let mut warnings = warnings(&replay.outcome())?;
-                warnings.extend(self.sampled(config.memory));
-                Ok(Ran { warnings, ..Ran::of(outcome) })
+            Program::Trace(recording) => {
+                let mut ran = recording.run(config)?;
+                ran.warnings.extend(self.sampled(config.memory));
+                Ok(ran)
             }
         }
     }
+}
+
+/// A recorded program.
+pub struct Recording {
+    replay: Replay<Reader>,
+    /// What moves together at other addresses, once a run wants that.
+    islands: OnceLock<Islands>,
+}
+
+impl Recording {
+    /// The trace.
+    pub fn source(&self) -> &Reader {
+        self.replay.source()
+    }
+
+    fn run(&self, config: &RunConfig) -> Result<Ran> {
+        // A replay has state, so parallel runs need one each.
+        let Some(seed) = config.vary.layout_seed(config.seed) else {
+            return run_replay(config, &self.replay.clone());
+        };
+        let elsewhere = Elsewhere::new(self.source().clone(), self.islands()?, seed);
+        run_replay(config, &Replay::new(elsewhere, self.replay.name().to_owned()))
+    }
+
+    fn islands(&self) -> Result<&Islands> {
+        if let Some(islands) = self.islands.get() {
+            return Ok(islands);
+        }
+        let islands = Islands::of(self.source()).map_err(|error| Error::Input(error.to_string()))?;
+        Ok(self.islands.get_or_init(|| islands))
+    }
+}
+
+fn run_replay<S: Source>(config: &RunConfig, replay: &Replay<S>) -> Result<Ran> {
+    let outcome = machine_sim::run(config, replay).map_err(explain)?;
+    let warnings = warnings(&replay.outcome())?;
+    Ok(Ran { warnings, ..Ran::of(outcome) })
 }
 
 /// What a run of a program has shown.

@@ -468,6 +468,7 @@ fn setup(job: &Job, machine: &str, memory: u64, program: &Program) -> Setup {
         memory: Some(memory),
         senpai: None,
         fragment: None,
+        vary: None,
         group: Vec::new(),
         swap: job.areas.iter().map(ToString::to_string).collect(),
         fail: Vec::new(),

@@ -50,7 +50,7 @@ impl Effort {
         let none = Effort::default();
         match (case.setting.load, &*case.program) {
             (Load::Trace { .. }, Program::Trace(replay)) => {
-                Effort { accesses: replay.header().counts().accesses() / 1_000_000, ..none }
+                Effort { accesses: replay.source().header().counts().accesses() / 1_000_000, ..none }
             }
             // Such programs run for a second at full size.
             (Load::Timed { .. }, _) => Effort { seconds: f64::from(case.machine.cpus()) * scale, ..none },

@@ -2,7 +2,7 @@
 
 use super::plan::{Sweep, What};
 use crate::cell::Cell;
-use crate::engine::{GroupSpec, Machine, Program, RunConfig, Senpai, SwapSpec};
+use crate::engine::{GroupSpec, Machine, Program, RunConfig, Senpai, SwapSpec, Vary};
 use crate::error::{Error, Result};
 use crate::profile::{Profile, parse_setting};
 use crate::size::Memory;
@@ -62,11 +62,14 @@ impl Catalog {
         let senpai = what.senpai.as_deref().map(str::parse::<Senpai>).transpose();
         let senpai = senpai.map_err(|why| Error::Input(format!("senpai: {why}")))?;
         let fragment = what.fragment.as_deref().map(str::parse).transpose().map_err(Error::Input)?;
+        let vary = what.vary.as_deref().map(str::parse::<Vary>).transpose();
+        let vary = vary.map_err(|why| Error::Input(format!("vary: {why}")))?.unwrap_or_default();
         let profile = Profile::parse(&what.profile, &settings)?;
         let mut cell = Cell::new((&what.program, program), (&what.machine, machine), profile);
         cell.config = RunConfig {
             memory,
             fragment,
+            vary,
             contents: !swap.is_empty(),
             swap,
             groups,

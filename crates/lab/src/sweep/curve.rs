@@ -105,6 +105,9 @@ pub struct Curve {
     pub seed: u64,
     /// Seeds for each row.
     pub runs: u32,
+    /// What differs between seeds besides what the machine draws, as `--vary` takes it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub vary: Option<String>,
     /// The profiles that are compared.
     pub profiles: Vec<String>,
     /// Probability of intervals.
@@ -141,13 +144,14 @@ impl Curve {
     /// The curve of the runs that are done; a size without all of its runs is left out.
     pub fn of(sweep: &Sweep, done: &BTreeMap<Key, Done>, peak_live: u64, host_seconds: f64) -> Curve {
         let finished = Finished::of(sweep, done);
-        let What { program, machine, .. } = sweep.whats[0].clone();
+        let What { program, machine, vary, .. } = sweep.whats[0].clone();
         let mut curve = Curve {
             program,
             machine,
             peak_live,
             seed: sweep.seed,
             runs: sweep.runs,
+            vary,
             profiles: sweep.cuts[0].values[1].clone(),
             confidence: CONFIDENCE,
             rows: Vec::new(),
@@ -225,10 +229,11 @@ impl Document for Curve {
 
     fn text(&self, width: usize) -> String {
         let mut text = format!(
-            "program  {} ({} at once at most)\nmachine  {}\nruns     {} for each size and profile; means, ± half of the 95 % interval\n\n",
+            "program  {} ({} at once at most)\nmachine  {}\n{}runs     {} for each size and profile; means, ± half of the 95 % interval\n\n",
             self.program,
             human::bytes(self.peak_live as f64),
             self.machine,
+            self.vary.iter().map(|what| format!("varies   {what}\n")).collect::<String>(),
             self.runs
         );
         for (shown, (_, unit, what)) in SHOWN.iter().enumerate() {

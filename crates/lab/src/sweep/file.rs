@@ -241,6 +241,7 @@ impl Fill<'_> {
             group: template.group.iter().map(|text| fill(text)).collect::<Result<_, _>>()?,
             senpai: template.senpai.as_deref().map(&mut fill).transpose()?,
             fragment: template.fragment.as_deref().map(&mut fill).transpose()?,
+            vary: template.vary.as_deref().map(&mut fill).transpose()?,
             verify: template.verify,
         })
     }

@@ -32,6 +32,9 @@ pub struct What {
     pub senpai: Option<String>,
     /// The state of memory at the start.
     pub fragment: Option<String>,
+    /// What differs between seeds, besides what the machine draws.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub vary: Option<String>,
     /// Whether the oracle checks the run.
     #[serde(default)]
     pub verify: bool,

@@ -60,6 +60,9 @@ pub struct Outcome {
     sweep: Sweep,
     /// The axis whose values are compared.
     pub compare: Option<String>,
+    /// What differs between seeds besides what the machine draws, as `--vary` takes it, if that is the same in all runs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub vary: Option<String>,
     /// Probability of intervals.
     pub confidence: f64,
     /// Runs that are not done.
@@ -121,6 +124,12 @@ impl Document for Outcome {
     }
 }
 
+/// What differs between the seeds of all runs alike.
+fn varies(sweep: &Sweep) -> Option<String> {
+    let first = sweep.whats.first()?.vary.clone()?;
+    sweep.whats.iter().all(|what| what.vary.as_ref() == Some(&first)).then_some(first)
+}
+
 impl Outcome {
     /// The result of the runs that are done.
     pub fn of(sweep: &Sweep, done: &BTreeMap<Key, Done>) -> Outcome {
@@ -139,6 +148,7 @@ impl Outcome {
         });
         Outcome {
             compare: sweep.compare.map(|axis| sweep.axes[axis].clone()),
+            vary: varies(sweep),
             confidence: CONFIDENCE,
             left: finished.left,
             rows: rows.collect(),
@@ -154,7 +164,8 @@ impl Outcome {
     /// What its numbers are.
     pub fn about(&self) -> String {
         let runs = human::plural(self.sweep.runs.into(), "run", "runs");
-        format!("{runs} for each point; means, and changes of means")
+        let varies = self.vary.iter().map(|what| format!("; seeds also vary {what}")).collect::<String>();
+        format!("{runs} for each point; means, and changes of means{varies}")
     }
 
     /// What to know of the numbers.

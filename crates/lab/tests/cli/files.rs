@@ -145,3 +145,48 @@ fn pictures_are_not_written_through_links_that_lead_nowhere() {
     assert!(refused.contains("it is a link that leads nowhere"), "{refused}");
     assert!(link.is_symlink() && !link.exists());
 }
+
+#[test]
+fn what_varies_is_shown_and_kept() {
+    let scratch = tempfile::tempdir().unwrap();
+    let path = |name: &str| scratch.path().join(name).to_str().unwrap().to_owned();
+    let line = "compare zipf:8M:2 --machine small --memory 70% --runs 3 --with lazy --quiet --no-host-time";
+    let vary = format!("{line} --vary fragment,arrival=2000us,layout");
+    let json = good_json(&format!("{vary} --json"));
+    assert_eq!(json["vary"], "arrival=2ms,layout,fragment");
+    assert!(good_json(&format!("{line} --json")).get("vary").is_none());
+    let text = good(&format!("{vary} --out {}", path("kept")));
+    assert!(text.contains("varies   arrival=2ms,layout,fragment\n"), "{text}");
+    assert!(text.contains(" --vary arrival=2ms,layout,fragment "), "the command to repeat it: {text}");
+    assert_eq!(good(&format!("report {}", path("kept"))), text);
+    let message = bad(&words(&format!("{line} --out {}", path("kept"))));
+    assert!(message.contains("vary") || message.contains("other"), "{message}");
+
+    let sweep = path("sweep.toml");
+    let run =
+        "[run]\nprogram = \"zipf:2M\"\nmachine = \"small\"\nprofile = \"{profile}\"\nvary = \"layout\"\n";
+    fs::write(&sweep, format!("runs = 2\n{run}[axes]\nprofile = [\"classic\", \"lazy\"]\n")).unwrap();
+    let json = good_json(&format!("sweep {sweep} --out {} --quiet --json", path("sweep")));
+    assert_eq!(json["vary"], "layout");
+    assert!(good(&format!("report {}", path("sweep"))).contains("seeds also vary layout"));
+    fs::write(&sweep, format!("{run}[axes]\nprofile = \"classic\"\n").replace("layout", "weather")).unwrap();
+    let message = bad(&["sweep", &sweep, "--out", &path("wrong")]);
+    assert!(message.contains("vary: 'weather' is none of arrival=TIME, layout, fragment"), "{message}");
+
+    let curve = "curve zipf:2M --machine small --memory 60% --memory 80% --profile classic --runs 2 --quiet";
+    let json = good_json(&format!("{curve} --vary layout --json"));
+    assert_eq!(json["vary"], "layout");
+    assert!(good(&format!("{curve} --vary layout")).contains("varies   layout\n"));
+}
+
+/// Seeds of one recorded trace differ more at other addresses, and all that it does is done.
+#[test]
+fn recorded_program_is_replayed_at_other_addresses() {
+    let trace = concat!(env!("CARGO_MANIFEST_DIR"), "/../../traces/pack.pft");
+    let line = format!("run {trace} --machine small --runs 3 --quiet --verify --json --no-host-time");
+    let (off, on) = (good_json(&line), good_json(&format!("{line} --vary layout")));
+    assert_eq!(on["work"], off["work"]);
+    assert_eq!(on["warnings"], off["warnings"]);
+    assert_ne!(on["rows"], off["rows"]);
+    assert_eq!(on, good_json(&format!("{line} --vary layout")));
+}
