@@ -354,7 +354,7 @@ impl<'a> Maker<'a> {
         let total = blocks.iter().sum::<u64>() as f64;
         // The kernel's own memory is in unmovable page blocks, and may be more than wanted.
         let groups = [
-            (Mobility::Unmovable, self.target.unmovable, self.kernels, total * TOLERANCE),
+            (Mobility::Unmovable, self.target.unmovable, self.kernels, (total * TOLERANCE).max(1.0)),
             (Mobility::Reclaimable, self.target.reclaimable, 0, 1.0),
         ];
         for (group, share, least, unit) in groups {
