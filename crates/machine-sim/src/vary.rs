@@ -1,7 +1,7 @@
 //! What differs between runs with different seeds, besides what devices and the machine draw.
 //!
-//! A seed alone changes little of a recorded program: its threads do the same at the same addresses, in memory that has
-//! just been freed. On another day they begin at other times, the kernel places mappings elsewhere, and memory is in
+//! A seed alone changes little of a recorded program: its threads do the same at the same addresses, and memory has just
+//! been freed. On another day they begin at other times, the kernel places mappings elsewhere, and memory is in
 //! pieces. Each of these is drawn from the run's seed in a stream of its own, so one of them changes no draw of another.
 
 use crate::fragment::target::Fragmentation;
@@ -91,8 +91,8 @@ fn arrival(text: &str) -> Result<u64, String> {
 impl fmt::Display for Vary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let arrival = self.arrival_us.map(|micros| match micros {
-            _ if micros % 1_000_000 == 0 => format!("arrival={}s", micros / 1_000_000),
-            _ if micros % 1000 == 0 => format!("arrival={}ms", micros / 1000),
+            _ if micros.is_multiple_of(1_000_000) => format!("arrival={}s", micros / 1_000_000),
+            _ if micros.is_multiple_of(1000) => format!("arrival={}ms", micros / 1000),
             _ => format!("arrival={micros}us"),
         });
         let flags = [(self.layout, "layout"), (self.fragment, "fragment")];

@@ -156,8 +156,8 @@ impl<M: Machine> Mm<M> {
         Ok(made)
     }
 
-    /// Place the mappings of a new space that have no fixed address lower by `pages` than usual, as the randomisation of
-    /// address spaces does. Its copies inherit that.
+    /// Place mappings of a new space that have no fixed address lower by `pages` than usual, as the randomisation of
+    /// address spaces does. Copies of the space inherit that.
     pub fn lower_mmap_base(&self, space: SpaceId, pages: u64) {
         self.spaces.lower_mmap_base(space, pages);
     }

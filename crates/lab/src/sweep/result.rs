@@ -60,7 +60,7 @@ pub struct Outcome {
     sweep: Sweep,
     /// The axis whose values are compared.
     pub compare: Option<String>,
-    /// What differs between seeds besides what the machine draws, as `--vary` takes it, if that is the same in all runs.
+    /// What differs between seeds besides what the machine draws, as `--vary` takes it, if all runs have the same.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub vary: Option<String>,
     /// Probability of intervals.

@@ -36,8 +36,7 @@ const FORMS: &str = "write frag-50, frag-100:8G, or free=60%,unusable=90%,unmova
                      orders=S0/S1/.../S10, shares of the free memory";
 
 impl Fragmentation {
-    /// The state in which this share of the free 2 MiB blocks, in thousandths, is broken as Quicksilver's program breaks
-    /// them.
+    /// The state in which this share of the free 2 MiB blocks, in thousandths, is broken as by Quicksilver's program.
     pub(crate) fn broken(thousandths: u64) -> Fragmentation {
         let text = format!("{:.1}% of free 2 MiB blocks broken", thousandths as f64 / 10.0);
         let pieces = Pieces::Quicksilver { whole: 1.0 - thousandths as f64 / 1000.0, of: None };

@@ -99,7 +99,7 @@ fn quicksilvers_states_are_reached() {
 fn a_state_of_little_memory_leaves_the_kernel_its_page_blocks() {
     for memory in [12, 20, 26, 32, 40] {
         let half = made("laptop", memory * MIB, "frag-50");
-        assert!(half.held[0] > 0 && half.held[0] % 16 == 0 && half.held[1] == 0, "{:?}", half.held);
+        assert!(half.held[0] > 0 && half.held[0].is_multiple_of(16) && half.held[1] == 0, "{:?}", half.held);
     }
 }
 

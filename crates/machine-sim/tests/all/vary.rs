@@ -25,8 +25,7 @@ fn noted(config: &RunConfig, note: impl Fn(&mut dyn Os, Role) -> Result<u64, Sig
         Ok(())
     });
     unharmed(config, &play);
-    let noted = *all.lock().unwrap();
-    noted
+    *all.lock().unwrap()
 }
 
 /// A function of the seed differs between seeds, and repeats with each.
@@ -74,7 +73,7 @@ fn mappings_are_placed_elsewhere() {
     );
     let large = placed(1024);
     let on: BTreeSet<u64> = (1..=8).flat_map(|seed| large("layout", seed)).collect();
-    assert!(on.len() > 8 && on.iter().all(|at| at % LARGE == 0), "{on:?}");
+    assert!(on.len() > 8 && on.iter().all(|at| at.is_multiple_of(LARGE)), "{on:?}");
 }
 
 fn begun(vary: &str, seed: u64) -> Outcome {
