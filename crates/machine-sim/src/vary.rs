@@ -1,8 +1,9 @@
 //! What differs between runs with different seeds, besides what devices and the machine draw.
 //!
-//! A seed alone changes little of a recorded program: its threads do the same at the same addresses, and memory has just
-//! been freed. On another day they begin at other times, the kernel places mappings elsewhere, and memory is in
-//! pieces. Each of these is drawn from the run's seed in a stream of its own, so one of them changes no draw of another.
+//! A seed alone changes little of a recorded program: its threads do the same at the same addresses, and memory has
+//! just been freed. On another day they begin at other times, the kernel places mappings elsewhere, and memory is in
+//! pieces. Each of these is drawn from the run's seed in a stream of its own, so one of them changes no draw of
+//! another.
 
 use crate::fragment::target::Fragmentation;
 use crate::spec::parse_time;
