@@ -54,6 +54,9 @@ pub struct Setup {
     /// Its swap areas.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub with_swap: Vec<String>,
+    /// Into how many phases an explanation divides the program, if into several.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub phases: Option<u32>,
     /// Bytes that the program touches.
     pub footprint: u64,
     /// The most bytes of them that exist at once; shares of memory are of it.
@@ -420,6 +423,7 @@ pub(crate) mod tests {
             with_machine: None,
             with_memory: None,
             with_swap: Vec::new(),
+            phases: None,
             footprint: 256 << 20,
             peak_live: 256 << 20,
             seed: 1,

@@ -2,7 +2,7 @@
 //!
 //! Those of flushes on other CPUs are in `/proc/vmstat` of a kernel for debugging only. Others tell them, too:
 //! receptions are a row of `/proc/interrupts`, and each round passes a tracepoint, whose events are counted by the
-//! buffer that they are written to.
+//! buffer that they are written to. Those of DAMON_RECLAIM are files of its module.
 
 use crate::report::print;
 use crate::sys;
@@ -54,7 +54,7 @@ pub fn read(names: &[String], cpus: u32) -> Vec<(String, u64)> {
         let value = value(&text, name).or_else(|| match name.as_str() {
             SENT => traced(cpus),
             RECEIVED => interrupts("TLB:"),
-            _ => None,
+            name => damon(name),
         });
         found.extend(value.map(|value| (name.clone(), value)));
     }
@@ -64,6 +64,13 @@ pub fn read(names: &[String], cpus: u32) -> Vec<(String, u64)> {
 fn value(text: &str, name: &str) -> Option<u64> {
     let mut lines = text.lines().filter_map(|line| line.split_once(' '));
     lines.find(|(known, _)| *known == name)?.1.parse().ok()
+}
+
+/// A counter of DAMON_RECLAIM, which is a file beside its settings.
+fn damon(name: &str) -> Option<u64> {
+    let counts = ["_regions", "nr_quota_exceeds"].iter().any(|end| name.ends_with(end));
+    let file = || sys::read_text(&format!("/sys/module/damon_reclaim/parameters/{name}")).ok();
+    counts.then(file)??.trim().parse().ok()
 }
 
 /// Interrupts of a kind, summed over all CPUs.

@@ -17,15 +17,6 @@ use program::content::{self, Words};
 use program::{Packed, Signal};
 
 const PAGE: u64 = 4096;
-/// Where the kernel tells of DAMON_RECLAIM, and what.
-const DAMON: &str = "/sys/module/damon_reclaim/parameters";
-const DAMON_COUNTERS: [&str; 5] = [
-    "nr_reclaim_tried_regions",
-    "bytes_reclaim_tried_regions",
-    "nr_reclaimed_regions",
-    "bytes_reclaimed_regions",
-    "nr_quota_exceeds",
-];
 /// Where the kernel tells of zswap.
 const ZSWAP: &str = "/sys/kernel/debug/zswap";
 
@@ -144,10 +135,6 @@ pub fn levels() -> Levels {
         let value = zswap(name).map(|value| value + more.unwrap_or(0));
         levels.extend(value.map(|value| (format!("zswap_{name}"), value)));
     }
-    levels.extend(DAMON_COUNTERS.iter().filter_map(|name| {
-        let text = sys::read_text(&format!("{DAMON}/{name}")).ok()?;
-        Some((String::from(*name), text.trim().parse().ok()?))
-    }));
     levels
 }
 

@@ -39,7 +39,7 @@ pub(crate) enum Frame {
     Root(Class),
     /// The program's tasks, if their time is wanted.
     Tasks,
-    /// What they did from a phase of the program on, counted from 1.
+    /// What they did in a phase of the program, from the second on; phases count from 1.
     Phase(u32),
     /// A mapping or a file, of that number, that the work below is about.
     Mapping(u32),

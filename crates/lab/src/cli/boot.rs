@@ -289,6 +289,7 @@ fn program(args: &BootArgs, tools: &Tools<'_>, name: &str) -> Result<()> {
         with_machine: None,
         with_memory: None,
         with_swap: Vec::new(),
+        phases: None,
         footprint,
         peak_live,
         seed: args.seed,

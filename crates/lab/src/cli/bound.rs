@@ -28,7 +28,7 @@ pub(super) fn bound(args: BoundArgs) -> Result<()> {
     };
     let mut plan = understand("bound", None, &profiles, 1, &args.what)?;
     plan.set(|config| config.bound = true)?;
-    let (setup, measured) = measure_all(plan, &args.what, None)?;
+    let (setup, measured) = measure_all(plan, &args.what, None, |_| Ok(()))?;
     let Measurement { records, host_seconds, failed, .. } = measured;
     let summary = BoundSummary::of(setup.without(&failed.why()), &records, host_seconds);
     output::either(args.json, &summary, |width| bound::render(&summary, width))?;

@@ -376,6 +376,7 @@ pub(super) fn understand(
         with_machine: None,
         with_memory: None,
         with_swap: Vec::new(),
+        phases: None,
         footprint,
         peak_live,
         seed: args.seed,
@@ -431,9 +432,9 @@ impl Plan {
     /// What determines the runs besides the setup.
     fn options(&self) -> String {
         let RunConfig { verify, bound, optimum, moves, placement, profile, .. } = self.cells[0].config;
-        let RunConfig { preempt, visits, free_memory, phase, .. } = &self.cells[0].config;
+        let RunConfig { preempt, visits, free_memory, .. } = &self.cells[0].config;
         format!(
-            "{verify} {bound} {optimum} {moves} {placement} {profile} {preempt:?} {visits:?} {free_memory} {phase:?}"
+            "{verify} {bound} {optimum} {moves} {placement} {profile} {preempt:?} {visits:?} {free_memory}"
         )
     }
 
@@ -540,11 +541,18 @@ impl Sides {
     }
 }
 
-/// Do all runs of a plan, and keep them in a directory; without one an interrupt loses them.
-pub(super) fn measure_all(plan: Plan, args: &WhatArgs, out: Option<&Path>) -> Result<(Setup, Measurement)> {
+/// Do all runs of a plan, and keep them in a directory; without one an interrupt loses them. `prepare` is done once the
+/// directory is open.
+pub(super) fn measure_all(
+    mut plan: Plan,
+    args: &WhatArgs,
+    out: Option<&Path>,
+    prepare: impl FnOnce(&mut Plan) -> Result<()>,
+) -> Result<(Setup, Measurement)> {
     let config = rundir::config(&plan.setup, &plan.options())?;
     let runs = Resumed::open(out.map(|path| (path, rundir::plan(&config))), Unwritten::End)?;
     interrupt::install()?;
+    prepare(&mut plan)?;
     let setup = plan.setup.clone();
     let measured = measure(plan, &runs, args, None)?;
     match measured.ended {

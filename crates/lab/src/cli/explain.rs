@@ -57,13 +57,11 @@ pub struct ExplainArgs {
 /// `pagefold explain`.
 pub(super) fn explain(args: &ExplainArgs) -> Result<()> {
     let out = args.out.as_deref();
-    let mut plan = plan(args)?;
-    divide(&mut plan, args.phases)?;
-    let (setup, measured) = measure_all(plan, &args.what, out)?;
+    let (setup, measured) = measure_all(plan(args)?, &args.what, out, divide)?;
     let Measurement { records, host_seconds, failed, .. } = measured;
     // With one side alone there is nothing to explain.
     failed.first()?;
-    let explanation = Explanation::of(setup, &records, args.phases as usize, host_seconds);
+    let explanation = Explanation::of(setup, &records, host_seconds);
     output::show(&explanation, args.json)?;
     out.map_or(Ok(()), |path| {
         let text = human::rendered(human::WIDTH, |width| explanation.text(width));
@@ -91,14 +89,13 @@ pub(super) fn plan(args: &ExplainArgs) -> Result<Plan> {
         add_other(&mut plan, args, format!("{other}{conditions}"))?;
     }
     plan.set(|config| config.task_time = true)?;
+    plan.setup.phases = Some(args.phases).filter(|&phases| phases > 1);
     Ok(plan)
 }
 
-/// Have runs keep the time of tasks in this many phases of the program.
-fn divide(plan: &mut Plan, phases: u32) -> Result<()> {
-    if phases == 1 {
-        return Ok(());
-    }
+/// Have runs keep the time of tasks in as many phases of the program as its setup says.
+fn divide(plan: &mut Plan) -> Result<()> {
+    let Some(phases) = plan.setup.phases else { return Ok(()) };
     let mut cell = plan.cells[0].clone();
     cell.config.task_time = false;
     let accesses = cell.run(plan.setup.seed)?.work.accesses;

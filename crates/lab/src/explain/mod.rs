@@ -118,7 +118,7 @@ pub struct CauseRow {
 }
 
 /// What a run has of a cause.
-#[derive(Clone, Default)]
+#[derive(Default)]
 struct Sum {
     picos: f64,
     count: f64,
@@ -133,6 +133,12 @@ impl Sum {
             self.phases.resize(phase + 1, 0.0);
         }
         self.phases[phase] += picos;
+    }
+
+    /// Picoseconds in one of that many phases. What comes after the last belongs to it.
+    fn in_phase(&self, phase: usize, of: usize) -> f64 {
+        let end = if phase + 1 == of { self.phases.len() } else { phase + 1 };
+        self.phases.get(phase..end).unwrap_or_default().iter().sum()
     }
 }
 
@@ -238,8 +244,7 @@ impl Adding<'_> {
 
 impl Explanation {
     /// Explain the runs of the two profiles of `setup`, the base first.
-    /// `phases`: how many phases the runs have.
-    pub fn of(setup: Setup, records: &[RunRecord], phases: usize, host_seconds: f64) -> Explanation {
+    pub fn of(setup: Setup, records: &[RunRecord], host_seconds: f64) -> Explanation {
         let by_profile = complete_pairs(&setup.profiles, records);
         let sides = by_profile[0].iter().zip(&by_profile[1]);
         let pairs: Vec<[&RunRecord; 2]> = sides.map(|(&base, &with)| [base, with]).collect();
@@ -248,6 +253,7 @@ impl Explanation {
             pairs.iter().map(|pair| pair.map(|record| Run::of(record, &shared))).collect();
         let times = |side: usize| runs.iter().map(|pair| pair[side].picos / 1000.0).collect::<Vec<_>>();
         let run_time = Both::of(&times(0), &times(1));
+        let phases = setup.phases.map_or(1, |phases| phases as usize);
         let causes = causes(&runs, phases, |diff| run_time.share(diff));
         let explained: f64 = causes.iter().map(|row| row.time.diff).sum();
         let diff = run_time.diff - explained;
@@ -274,35 +280,44 @@ impl Explanation {
     }
 }
 
+/// What the runs of one side have of a cause, in nanoseconds: both sides by the tasks at work in the base (see above).
+struct Side {
+    times: Vec<f64>,
+    /// Means.
+    count: f64,
+    phases: Vec<f64>,
+}
+
+impl Side {
+    fn of(runs: &[[Run; 2]], side: usize, cause: &Cause, phases: usize) -> Side {
+        let sum_of = |pair: &[Run; 2], of: &dyn Fn(&Sum) -> f64| pair[side].causes.get(cause).map_or(0.0, of);
+        let counts: Vec<f64> = runs.iter().map(|pair| sum_of(pair, &|sum| sum.count)).collect();
+        let times = |of: &dyn Fn(&Sum) -> f64| -> Vec<f64> {
+            runs.iter().map(|pair| sum_of(pair, of) / 1000.0 / pair[0].at_work).collect()
+        };
+        let in_phase = |phase| statistics::mean(&times(&|sum| sum.in_phase(phase, phases)));
+        Side {
+            times: times(&|sum| sum.picos),
+            count: statistics::mean(&counts),
+            phases: (0..phases).map(in_phase).collect(),
+        }
+    }
+}
+
 /// The causes of all runs, the largest difference first; `share`: a difference's share of that of the run times.
 fn causes(runs: &[[Run; 2]], phases: usize, share: impl Fn(f64) -> Option<f64>) -> Vec<CauseRow> {
     let names: BTreeSet<&Cause> = runs.iter().flatten().flat_map(|run| run.causes.keys()).collect();
     let row = |cause: &Cause| {
-        let all = |side: usize| {
-            let of = |pair: &[Run; 2]| pair[side].causes.get(cause).cloned().unwrap_or_default();
-            // Both sides by the tasks at work in the base: see above.
-            let scaled = |pair: &[Run; 2], picos: f64| picos / 1000.0 / pair[0].at_work;
-            let mean_of =
-                |one: &dyn Fn(&[Run; 2]) -> f64| statistics::mean(&runs.iter().map(one).collect::<Vec<_>>());
-            // What comes after the last phase belongs to it.
-            let in_phase = |phase: usize, sum: &Sum| -> f64 {
-                let last = if phase + 1 == phases { sum.phases.len() } else { phase + 1 };
-                sum.phases.get(phase..last).unwrap_or_default().iter().sum()
-            };
-            let by_phase = |phase: usize| mean_of(&|pair| scaled(pair, in_phase(phase, &of(pair))));
-            let times: Vec<f64> = runs.iter().map(|pair| scaled(pair, of(pair).picos)).collect();
-            (times, mean_of(&|pair| of(pair).count), (0..phases).map(by_phase).collect::<Vec<_>>())
-        };
-        let ((base, base_count, before), (with, with_count, after)) = (all(0), all(1));
-        let time = Both::of(&base, &with);
-        let diffs = before.iter().zip(&after).map(|(before, after)| after - before);
+        let [base, with] = [0, 1].map(|side| Side::of(runs, side, cause, phases));
+        let time = Both::of(&base.times, &with.times);
+        let diffs = base.phases.iter().zip(&with.phases).map(|(base, with)| with - base);
         CauseRow {
             kind: cause.kind.to_owned(),
             what: cause.what.clone(),
             share_pct: share(time.diff),
             time,
-            base_count,
-            with_count,
+            base_count: base.count,
+            with_count: with.count,
             phases: if phases > 1 { diffs.collect() } else { Vec::new() },
         }
     };

@@ -28,7 +28,7 @@ fn measured_with(program: &str, machines: [&str; 2], memory: u64, knobs: &[(Knob
         cell.config.knobs.extend(knobs);
         records.extend([1, 2].map(|seed| cell.run(seed).unwrap()));
     }
-    Explanation::of(setup(&machines), &records, 1, 0.0)
+    Explanation::of(setup(&machines), &records, 0.0)
 }
 
 #[test]
@@ -92,7 +92,7 @@ fn a_lock_that_more_tasks_wait_for_is_named_first() {
     let (work, more) = ([("fault_entry", 200)], [("fault_entry", 202), ("lock_wait:lru_lock", 60)]);
     let runs = [1, 2].map(|seed| planted("a", seed, 100, 2, &work));
     let slower = [1, 2].map(|seed| planted("b", seed, 131, 2, &more));
-    let explanation = Explanation::of(setup(&["a", "b"]), &[runs, slower].concat(), 1, 0.0);
+    let explanation = Explanation::of(setup(&["a", "b"]), &[runs, slower].concat(), 0.0);
     let first = &explanation.causes[0];
     assert_eq!((&first.kind[..], &first.what[..], first.with_count), ("spin", "lru_lock", 1.0));
     // Two tasks were at work at once: 60 us of both are 30 us of the run.
@@ -108,7 +108,7 @@ fn a_lock_that_more_tasks_wait_for_is_named_first() {
 fn tasks_that_overlap_less_are_not_explained() {
     let work = [("fault_entry", 200)];
     let runs = [planted("a", 1, 100, 2, &work), planted("b", 1, 125, 2, &work)];
-    let explanation = Explanation::of(setup(&["a", "b"]), &runs, 1, 0.0);
+    let explanation = Explanation::of(setup(&["a", "b"]), &runs, 0.0);
     assert_eq!(explanation.at_work, [2.0, 1.6]);
     let last = explanation.sentences.last().unwrap();
     assert_eq!(
@@ -121,7 +121,7 @@ fn tasks_that_overlap_less_are_not_explained() {
 fn equal_sides_have_no_shares() {
     let work = [("fault_entry", 200)];
     let runs = [planted("a", 1, 200, 1, &work), planted("b", 1, 200, 1, &work)];
-    let explanation = Explanation::of(setup(&["a", "b"]), &runs, 1, 0.0);
+    let explanation = Explanation::of(setup(&["a", "b"]), &runs, 0.0);
     assert_eq!(explanation.sentences, ["b takes as long as a: 200 us."]);
     assert_eq!((explanation.unexplained.share_pct, explanation.causes[0].share_pct), (None, None));
     assert!(explanation.text(100).contains("n/a"));
@@ -133,7 +133,7 @@ fn parts_of_a_difference_that_may_be_chance_are_no_shares() {
         planted(name, seed, micros, 1, &[("fault_entry", micros - spun), ("lock_wait:lru_lock", spun)])
     };
     let runs = [side("a", 1, 200, 50), side("a", 2, 100, 50), side("b", 1, 100, 10), side("b", 2, 190, 10)];
-    let explanation = Explanation::of(setup(&["a", "b"]), &runs, 1, 0.0);
+    let explanation = Explanation::of(setup(&["a", "b"]), &runs, 0.0);
     assert!(
         explanation.run_time.may_be_chance() && explanation.causes.iter().all(|row| row.share_pct.is_none())
     );

@@ -475,6 +475,7 @@ fn setup(job: &Job, machine: &str, memory: u64, program: &Program) -> Setup {
         with_machine: None,
         with_memory: None,
         with_swap: Vec::new(),
+        phases: None,
         footprint: program.footprint(),
         peak_live: program.peak_live(),
         seed: job.seed,

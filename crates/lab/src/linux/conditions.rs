@@ -15,7 +15,8 @@ pub struct Setting {
     pub may_lack: bool,
 }
 
-/// What begins as its other settings, of these names, say at that time: they are written before.
+/// Switches, and how the names of their other settings begin. Linux reads these when the switch is set, so they are
+/// written first.
 const SWITCHED: [(Knob, &str); 2] =
     [(Knob::ZswapEnabled, "zswap."), (Knob::DamonReclaimEnabled, "damon_reclaim.")];
 const DAMON: &str = "/sys/module/damon_reclaim/parameters";

@@ -22,30 +22,41 @@ pub(crate) enum About {
     Nothing,
 }
 
+/// The number of the name for memory without a file that has none of its own.
+const ANONYMOUS: u32 = 0;
+/// That for a file that the program has not opened by a name.
+const SHARED: u32 = 1;
+
 /// The names that a run has met, by number.
-#[derive(Default)]
 pub(super) struct Names {
-    files: BTreeMap<FileId, String>,
+    files: BTreeMap<FileId, u32>,
     all: Vec<String>,
     /// Large mappings: all pages that each has had, and its number.
     large: Vec<(u64, u64, u32)>,
 }
 
+impl Default for Names {
+    fn default() -> Names {
+        let all = ["anonymous memory", "shared memory"].map(str::to_owned).to_vec();
+        Names { files: BTreeMap::new(), all, large: Vec::new() }
+    }
+}
+
 impl Names {
     /// A file has a name.
     pub(super) fn file(&mut self, file: FileId, name: &str) {
-        self.files.entry(file).or_insert_with(|| name.to_owned());
+        if !self.files.contains_key(&file) {
+            let number = self.number_of(name);
+            self.files.insert(file, number);
+        }
     }
 
     /// The number of the name for something.
     pub(super) fn number(&mut self, about: About) -> u32 {
         match about {
-            About::File(file) => {
-                let name = self.files.get(&file).map_or("shared memory", |name| name).to_owned();
-                self.number_of(&name)
-            }
+            About::File(file) => self.files.get(&file).copied().unwrap_or(SHARED),
             About::Memory { start, end } if end - start >= OWN_NAME => self.large(start, end),
-            About::Memory { .. } | About::Nothing => self.number_of("anonymous memory"),
+            About::Memory { .. } | About::Nothing => ANONYMOUS,
         }
     }
 
