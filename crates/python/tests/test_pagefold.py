@@ -22,6 +22,9 @@ from distributed import Client, LocalCluster
 from pagefold._dask import do
 from pagefold._pagefold import call
 
+# A process that a shell runs in the background begins with SIGINT ignored, and then Python takes no notice of it.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+
 SMALL = {"machine": "small", "memory": "60%", "quiet": True}
 SWEEP = """
 runs = {runs}
