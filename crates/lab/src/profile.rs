@@ -61,9 +61,19 @@ const FIRST: &[Preset] = &[
     },
     Preset {
         name: "classic-7.2",
-        help: "classic as in Linux 7.2: reading around faults stops sooner where they are far apart, and zswap keeps pages that do not get smaller",
+        help: "classic as in Linux 7.2: reading around faults stops sooner where they are far apart, faults map large folios of files whole, and zswap keeps pages that do not get smaller",
         knobs: &[
             (Knob::ReadAheadForm, ReadAheadForm::V72.value()),
+            (Knob::FaultForm, FaultForm::V72.value()),
+            (Knob::ZswapForm, ZswapForm::V618.value()),
+        ],
+    },
+    Preset {
+        name: "classic-7.3",
+        help: "classic-7.2 as in Linux 7.3: a store that swaps in a page that others may share maps it read-only first",
+        knobs: &[
+            (Knob::ReadAheadForm, ReadAheadForm::V72.value()),
+            (Knob::FaultForm, FaultForm::V73.value()),
             (Knob::ZswapForm, ZswapForm::V618.value()),
         ],
     },
@@ -92,11 +102,23 @@ const FIRST: &[Preset] = &[
     },
     Preset {
         name: "mglru-7.2",
-        help: "the same with the loop of Linux 7.2: the scan target is computed once a pass, dirty pages count as for classic, and files and zswap are as in classic-7.2",
+        help: "the same with the loop and marks of Linux 7.2: the scan target is computed once a pass, dirty pages count as for classic, uses that eviction finds count one by one, and files and zswap are as in classic-7.2",
         knobs: &[
             (Knob::ReclaimPolicy, PolicyKind::MgLru.value()),
             (Knob::LruGenForm, LruGenForm::V72.value()),
             (Knob::ReadAheadForm, ReadAheadForm::V72.value()),
+            (Knob::FaultForm, FaultForm::V72.value()),
+            (Knob::ZswapForm, ZswapForm::V618.value()),
+        ],
+    },
+    Preset {
+        name: "mglru-7.3",
+        help: "the same with classic-7.3's faults",
+        knobs: &[
+            (Knob::ReclaimPolicy, PolicyKind::MgLru.value()),
+            (Knob::LruGenForm, LruGenForm::V72.value()),
+            (Knob::ReadAheadForm, ReadAheadForm::V72.value()),
+            (Knob::FaultForm, FaultForm::V73.value()),
             (Knob::ZswapForm, ZswapForm::V618.value()),
         ],
     },

@@ -80,6 +80,20 @@ fn interrupts(kind: &str) -> Option<u64> {
     Some(line.split_whitespace().skip(1).map_while(|word| word.parse::<u64>().ok()).sum())
 }
 
+/// Nanoseconds that kswapd of all nodes have had a CPU since the start of the machine.
+pub fn kswapd_nanos() -> Option<u64> {
+    // Kernel threads start before all programs.
+    const EARLY: u32 = 500;
+    let is_kswapd =
+        |id: &u32| sys::read_text(&format!("/proc/{id}/comm")).is_ok_and(|name| name.starts_with("kswapd"));
+    let time = |id: u32| {
+        let text = sys::read_text(&format!("/proc/{id}/schedstat")).ok()?;
+        text.split_whitespace().next()?.parse::<u64>().ok()
+    };
+    let times: Vec<u64> = (1..EARLY).filter(is_kswapd).filter_map(time).collect();
+    (!times.is_empty()).then(|| times.iter().sum())
+}
+
 /// Reads of disks.
 pub struct Reads {
     requests: u64,

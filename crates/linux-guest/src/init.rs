@@ -270,6 +270,7 @@ fn run(
     packed::begin_most();
     let levels = packed::levels();
     let before = counters::read(&config.counters, config.cpus);
+    let kswapd = counters::kswapd_nanos();
     let device = config.trace.as_ref().map(|(device, _)| device.as_str());
     let reads = counters::Reads::of_all_but(device);
     hidden_memory.begin();
@@ -312,7 +313,12 @@ fn run(
     disks.tell();
     state.levels.with(|held| packed::tell(&levels, held));
     print(format_args!("@metric kernel_pages {}", (sum / samples.max(1) as i64).max(0)));
-    print(format_args!("@metric user_nanos {}", sys::childrens_user_time()));
+    let [user, system] = sys::childrens_time();
+    print(format_args!("@metric user_nanos {user}"));
+    print(format_args!("@metric system_nanos {system}"));
+    if let (Some(before), Some(after)) = (kswapd, counters::kswapd_nanos()) {
+        print(format_args!("@metric kswapd_nanos {}", after - before));
+    }
     print(format_args!("@metric computed {}", state.computed.load(SeqCst)));
     for (name, value) in times.named() {
         print(format_args!("@metric {name} {value}"));

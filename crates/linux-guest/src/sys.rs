@@ -335,13 +335,13 @@ pub fn kernel_messages() -> String {
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-/// Nanoseconds that children which were waited for have spent in user mode.
-pub fn childrens_user_time() -> u64 {
+/// Nanoseconds that children which were waited for have spent in user mode, and in the kernel.
+pub fn childrens_time() -> [u64; 2] {
     const CHILDREN: u64 = -1i64 as u64;
     let mut usage = [0u64; 18];
     // SAFETY: the kernel writes the record, which has 18 words.
     let _ = unsafe { call(nr::GETRUSAGE, [CHILDREN, usage.as_mut_ptr() as u64]) };
-    usage[0] * 1_000_000_000 + usage[1] * 1000
+    [0, 2].map(|at| usage[at] * 1_000_000_000 + usage[at + 1] * 1000)
 }
 
 /// Become another program: its path, its arguments and its environment, each of which ends with a zero. Returns only

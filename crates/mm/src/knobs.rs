@@ -145,7 +145,7 @@ knobs! {
         "MGLRU: reclaim of a node takes from one group after the other until it has enough (1), or from all of them (0); not in Linux";
     LruGenForm "lru_gen.form" 0 {LruGenForm}
         "MGLRU: how uses are counted and where folios go, as in Linux 6.12 or as it was reworked for 6.14; with 7.2's loop of \
-         reclaim besides; 6.1 is 6.12 that counts refaults of the oldest generation alone (docs/mglru.md)";
+         reclaim and its marks besides; 6.1 is 6.12 that counts refaults of the oldest generation alone (docs/mglru.md)";
     DemotionEnabled "numa.demotion_enabled" 0, 0..=1 ""
         "reclaim moves cold pages to a slower tier of memory, if there is one, before it drops or swaps them";
     NumaBalancing "kernel.numa_balancing" 0, 0..=3 ""
@@ -227,7 +227,9 @@ knobs! {
         "largest read-ahead window of a file";
     FaultForm "fault.form" 0 {FaultForm}
         "the version of Linux whose page faults they are: in 6.12 a load that swaps in a page of this process alone maps it \
-         writable; in 6.1 only a store does, and pgfault counts a fault that begins again after a read twice";
+         writable; in 6.1 only a store does, and pgfault counts a fault that begins again after a read twice; in 7.2 a \
+         fault on a large folio of a file maps it whole; in 7.3 a store that swaps in a page that others may share maps \
+         it read-only first";
     ReadAheadForm "file.read_ahead_form" 0 {ReadAheadForm}
         "the version of Linux whose reading ahead of files it is: in 6.12 each page that is mapped around a fault is a hit, and \
          reading around faults stops when misses outnumber hits; in 7.2 only the page that faulted is one";

@@ -24,11 +24,12 @@ use serde::{Deserialize, Serialize};
 pub const POLICIES: [&str; 2] = ["classic", "mglru"];
 
 /// Which profile simulates a policy of a kernel: what counts and what a load maps changed after 6.1, generations were
-/// reworked in 6.14 and 7.2, reading around faults in 7.2.
+/// reworked in 6.14 and 7.2, reading around faults and what they map in 7.2, swapping in for stores in 7.3.
 pub fn profile(policy: &str, version: &str) -> String {
     let version = find::numbers(version);
     match policy {
         _ if version.starts_with(&[6, 1]) => format!("{policy}-6.1"),
+        _ if version >= vec![7, 3] => format!("{policy}-7.3"),
         _ if version >= vec![7, 2] => format!("{policy}-7.2"),
         "mglru" if version >= vec![6, 14] => "mglru-6.14".to_owned(),
         _ => policy.to_owned(),
@@ -190,7 +191,7 @@ pub(super) mod tests {
         assert_eq!((of("6.19.14"), of("7.2.13+deb14")), ("mglru-6.14".into(), "mglru-7.2".into()));
         assert_eq!(
             (profile("classic", "6.19.14"), profile("classic", "7.3.4")),
-            ("classic".into(), "classic-7.2".into())
+            ("classic".into(), "classic-7.3".into())
         );
     }
 }

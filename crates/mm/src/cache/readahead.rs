@@ -17,14 +17,15 @@
 //! Large folios: a sequence is read in folios that are four times as large with each window, up to `file.max_order`
 //! and the size of the window; pages that are read alone, or by announcement, are single. A folio begins at a multiple
 //! of its size, so a window that begins unaligned has small folios first; it ends aligned, so that the next window
-//! begins aligned. No folio extends beyond the window or the file, over a page that is cached already, or over the
-//! edge of a hole. If memory has no block of the size, smaller folios are made: read-ahead does not justify reclaim.
-//! (6.12 takes the last window's size from its marked folio. In a window that begins unaligned this is the first and
-//! smallest folio, so sizes stop growing; 6.17 remembers the size and aligns the end of windows, as is done here.)
+//! begins aligned. No folio extends beyond the window or the file, or over the edge of a hole. From a page on that is
+//! cached already, or if memory has no block of the size, the rest of the window is single pages: read-ahead does not
+//! justify reclaim. (6.12 takes the last window's size from its marked folio. In a window that begins unaligned this is
+//! the first and smallest folio, so sizes stop growing; 6.17 remembers the size and aligns the end of windows, as is
+//! done here.)
 //!
-//! The rules are those of mm/readahead.c (page_cache_ra_order for sizes) and do_sync_mmap_readahead in Linux 6.12. One
-//! difference: the state belongs to the file and not to an open descriptor, because descriptors are above the memory
-//! manager.
+//! The rules are those of mm/readahead.c (page_cache_ra_order for sizes) and do_sync_mmap_readahead in Linux 6.12, for
+//! large folios in 7.3. One difference: the state belongs to the file and not to an open descriptor, because
+//! descriptors are above the memory manager.
 
 use super::Cache;
 use super::file::File;
@@ -169,41 +170,40 @@ impl Readahead {
         self.window()
     }
 
-    /// The window for a reader of `wanted` pages that has reached the marked folio, one of `order`, that holds `index`.
-    /// `next_hole` finds the first page from the given one on, within the given number, that is not cached.
+    /// The window for a reader of `wanted` pages that has reached the marked folio, one of `order`, at `index`.
+    /// `next_hole` finds the first page from the given one on, within the given number, that is not cached. Its end,
+    /// which no task waits for, is moved back to the end of a folio, one of `align` at most.
     fn on_mark(
         &mut self,
         (index, order): (u64, Order),
         wanted: u64,
-        max: u64,
+        (max, align): (u64, Order),
         next_hole: impl FnOnce(u64, u64) -> Option<u64>,
     ) -> Option<ReadaheadWindow> {
         let marked = (self.start + self.size).wrapping_sub(self.async_size);
-        if index >> order.0 == marked >> order.0 {
+        if index == marked >> order.0 << order.0 {
             self.start += self.size;
             self.size = self.size.max(next_size(self.size, max));
-            self.order = grown(self.order);
         } else {
             // Several readers share the state: the pages that are cached from here on were this reader's window.
             let hole = next_hole(index + 1, max).filter(|hole| hole - index <= max)?;
             self.start = hole;
             self.size = next_size(hole - index + wanted, max);
-            self.order = grown(order);
+        }
+        self.order = grown(self.order);
+        let align = u32::from(self.order.min(align).0).min(max.trailing_zeros());
+        let end = (self.start + self.size) >> align << align;
+        if end > self.start {
+            self.size = end - self.start;
         }
         self.async_size = self.size;
         Some(self.window())
     }
 
-    /// Choose the size of the folios, at most `most`, of a window of a sequence. The end of a window that no task
-    /// waits for is moved back to the end of such a folio.
+    /// Limit the size of the folios to `most` and to the window.
     fn fit(&mut self, most: Order) -> ReadaheadWindow {
         let room = Order(self.size.checked_ilog2().unwrap_or(0) as u8);
         self.order = self.order.min(most).min(room);
-        let end = (self.start + self.size) >> self.order.0 << self.order.0;
-        if self.async_size == self.size && end > self.start {
-            self.size = end - self.start;
-            self.async_size = self.size;
-        }
         self.window()
     }
 
@@ -356,12 +356,22 @@ impl Cache {
         if max == 0 || hint.fault && hint.random || need.gfp.read_ahead == AllowedReadAhead::Nothing {
             return Ok(());
         }
+        if memory.frames[folio.head].has(FrameFlags::WRITEBACK) {
+            // In Linux the mark is the bit that says that reclaim waits for the write.
+            return Ok(());
+        }
         if hint.fault {
             state.mapped(1);
         }
         let wanted = if hint.fault { max } else { wanted };
-        let at = (index.0, folio.order);
-        let window = state.on_mark(at, wanted, max, |from, most| next_hole(f, from, most));
+        // A read is at the folio, a fault at the page.
+        let at = (if hint.fault { index.0 } else { index.0 >> folio.order.0 << folio.order.0 }, folio.order);
+        // Since 6.17 windows end aligned even where there are no large folios.
+        let align = match memory.knobs.read_ahead_form() {
+            ReadAheadForm::V612 => max_order(memory),
+            ReadAheadForm::V72 => Order(u8::MAX),
+        };
+        let window = state.on_mark(at, wanted, (max, align), |from, most| next_hole(f, from, most));
         let window = window.map(|_| state.fit(max_order(memory)));
         let pages = self.ask_for_room(memory, need.file, (window, state.order), max, need.gfp)?;
         memory.frames[folio.head].clear(FrameFlags::READAHEAD);
@@ -387,8 +397,12 @@ impl Cache {
         let f = self.file(id);
         let end = window.end(f);
         let count = end.saturating_sub(window.start);
-        let mark =
-            count.checked_sub(window.lookahead).map(|at| window.start + at).filter(|_| window.lookahead > 0);
+        let ends_file = memory.knobs.read_ahead_form() == ReadAheadForm::V72
+            && window.start.saturating_add(window.count) >= f.pages();
+        let mark = count
+            .checked_sub(window.lookahead)
+            .map(|at| window.start + at)
+            .filter(|_| window.lookahead > 0 && !ends_file);
         let mut largest = order;
         let mut index = window.start;
         let request = &mut BlockRequest::default();
@@ -406,14 +420,10 @@ impl Cache {
                     request,
                 );
             }
-            let cached = f.tree.look().folio(PageIndex(index));
-            if let Some(folio) = cached {
-                index = folio.end(PageIndex(index));
-                continue;
-            }
             let order = f.order_at(index, largest, end);
-            if order > Order::ZERO && !count_block(memory, order, memory.has_block(order, gfp)) {
-                largest = Order(order.0 / 2);
+            let is_cached = f.tree.look().folio(PageIndex(index)).is_some();
+            if is_cached || order > Order::ZERO && !count_block(memory, order, memory.has_block(order, gfp)) {
+                largest = Order::ZERO;
                 continue;
             }
             let marked = mark.is_some_and(|mark| mark >> order.0 << order.0 == index);
@@ -423,7 +433,7 @@ impl Cache {
                     added.into_iter().for_each(|pfn| memory.put(pfn));
                     index += order.frames() as u64;
                 }
-                Err(_) if order > Order::ZERO => largest = Order(order.0 / 2),
+                Err(_) if order > Order::ZERO => largest = Order::ZERO,
                 Err(_) => return,
             }
         }
@@ -575,7 +585,9 @@ mod tests {
         let mut state = Readahead::default();
         let none = |_| (0, false);
         assert_eq!(state.on_miss(0, 1, 32, none), ReadaheadWindow { start: 0, count: 4, lookahead: 3 });
-        let next = |state: &mut Readahead, at| state.on_mark((at, Order::ZERO), 1, 32, |_, _| None).unwrap();
+        let next = |state: &mut Readahead, at| {
+            state.on_mark((at, Order::ZERO), 1, (32, Order::ZERO), |_, _| None).unwrap()
+        };
         assert_eq!(next(&mut state, 1), ReadaheadWindow { start: 4, count: 8, lookahead: 8 });
         assert_eq!(next(&mut state, 4), ReadaheadWindow { start: 12, count: 16, lookahead: 16 });
         assert_eq!(next(&mut state, 12), ReadaheadWindow { start: 28, count: 32, lookahead: 32 });
@@ -597,9 +609,30 @@ mod tests {
     #[test]
     fn unexpected_mark_starts_at_the_next_hole() {
         let mut state = Readahead { start: 900, size: 8, async_size: 8, ..Readahead::default() };
-        let window = state.on_mark((100, Order::ZERO), 1, 32, |from, _| Some(from + 7)).unwrap();
+        let window =
+            state.on_mark((100, Order::ZERO), 1, (32, Order::ZERO), |from, _| Some(from + 7)).unwrap();
         assert_eq!(window, ReadaheadWindow { start: 108, count: 18, lookahead: 18 });
-        assert_eq!(state.on_mark((100, Order::ZERO), 1, 32, |_, _| None), None);
+        assert_eq!(state.on_mark((100, Order::ZERO), 1, (32, Order::ZERO), |_, _| None), None);
+    }
+
+    /// Linux 7.3's page_cache_async_ra: the order grows with each window, and the end is cut before the window limits
+    /// the order.
+    #[test]
+    fn windows_end_where_larger_and_larger_folios_end() {
+        let begin = Readahead { start: 101, size: 32, async_size: 8, ..Readahead::default() };
+        let mut state = begin;
+        let mut marked = 125;
+        let windows = [0; 3].map(|_| {
+            state.on_mark((marked, Order::ZERO), 1, (32, Order(u8::MAX)), |_, _| None).unwrap();
+            let window = state.fit(Order(9));
+            marked = window.start;
+            (window.start, window.count, state.order)
+        });
+        assert_eq!(windows, [(133, 31, Order(2)), (164, 28, Order(4)), (192, 32, Order(5))]);
+        // A fault inside the marked folio is no reader of the sequence, one at its beginning is.
+        let expects =
+            |index| { begin }.on_mark((index, Order(2)), 1, (32, Order::ZERO), |_, _| None).is_some();
+        assert_eq!([124, 125].map(expects), [true, false]);
     }
 
     #[test]

@@ -109,7 +109,7 @@ choices! {
         V612 "6.12",
         /// With the rework of how uses are counted.
         V614 "6.14",
-        /// With the reclaim loop of 7.2, too.
+        /// With the reclaim loop of 7.2, too, and its marks of uses.
         V72 "7.2",
         /// As the first version, but only refaults of the oldest generation are counted.
         V61 "6.1",
@@ -127,6 +127,10 @@ choices! {
         V612 "6.12",
         /// Only a store maps it writable, and a fault that begins again after a read counts twice.
         V61 "6.1",
+        /// As 6.12, but a fault on a large folio of a file maps it whole.
+        V72 "7.2",
+        /// The same, and a store that swaps in a page that others may share maps it read-only first.
+        V73 "7.3",
     }
     /// `zswap.form`: the version of Linux whose zswap it is.
     ZswapForm {

@@ -35,7 +35,7 @@ impl Policy for ClassicPolicy {
 
     /// New folios are inactive: they are activated if they are used again before they reach the tail.
     #[inline]
-    fn admit(&self, _frame: &Frame, _faulted: bool) {}
+    fn admit<M: Machine>(&self, _platform: &Platform<M>, _frame: &Frame, _faulted: bool) {}
 
     /// Two uses make an inactive folio active: the first sets REFERENCED.
     ///

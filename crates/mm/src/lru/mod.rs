@@ -248,7 +248,7 @@ impl Lru {
             loop {
                 demand!(!frame.has(FrameFlags::LRU), [pfn]; "folio {pfn} must not be on a list yet");
                 if policy != PolicyKind::Classic {
-                    policy.admit(frame, faulted);
+                    policy.admit(platform, frame, faulted);
                 }
                 let to = self.enqueue(platform, &mut held, (pfn, frame), why);
                 frame.set(FrameFlags::LRU);

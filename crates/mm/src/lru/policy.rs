@@ -77,7 +77,7 @@ pub(crate) trait Policy {
     fn leave(&self, at: LockedLists<'_>, folio: PolicyFolio<'_>, why: Leave) -> LruList;
 
     /// A new folio is about to come to the vector. `faulted`: an access that predicts further accesses needs it now.
-    fn admit(&self, frame: &Frame, faulted: bool);
+    fn admit<M: Machine>(&self, platform: &Platform<M>, frame: &Frame, faulted: bool);
 
     /// The folio was used through a file descriptor. No lock is held.
     fn used<M: Machine>(&self, platform: &Platform<M>, frame: &Frame) -> AccessEffect;
@@ -194,8 +194,8 @@ impl Policy for PolicyKind {
     }
 
     #[inline]
-    fn admit(&self, frame: &Frame, faulted: bool) {
-        with_policy!(self, policy => policy.admit(frame, faulted))
+    fn admit<M: Machine>(&self, platform: &Platform<M>, frame: &Frame, faulted: bool) {
+        with_policy!(self, policy => policy.admit(platform, frame, faulted))
     }
 
     #[inline]

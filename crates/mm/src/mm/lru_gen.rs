@@ -56,7 +56,8 @@ impl<M: Machine> Mm<M> {
     fn show_vec(&self, text: &mut String, node: NodeId, group: GroupId, full: bool) -> core::fmt::Result {
         let generations = &self.core.lru.vec(node, group).generations;
         let max = generations.max_seq();
-        let first = if full { (max + 1).saturating_sub(MAX_GENERATIONS) } else { generations.min_seq(false) };
+        let first =
+            if full { (max + 1).saturating_sub(MAX_GENERATIONS) } else { generations.oldest_seq(true) };
         for seq in first..=max {
             let age = self.machine().now().saturating_sub(generations.born(seq)) / MILLISECOND;
             write!(text, " {seq:10} {age:10}")?;

@@ -4,7 +4,7 @@ use super::Reclaim;
 use super::pass::{Pass, ReclaimFate, ReferenceRule};
 use crate::frame::{FolioRun, Frame, FrameFlags};
 use crate::knobs::Knob;
-use crate::lru::mglru::form::after_look;
+use crate::lru::mglru::Promotions;
 use crate::lru::note_used;
 use crate::machine::Machine;
 use crate::rmap::Referenced;
@@ -97,8 +97,8 @@ impl<M: Machine> Reclaim<'_, M> {
         if pass.rule == ReferenceRule::AnyUse {
             return self.judge_any(pfn, found);
         }
-        if pass.look.as_ref().is_some_and(|look| look.promotions.is_reworked()) {
-            return self.second_use(pfn, found);
+        if let Some(look) = pass.look.as_ref().filter(|look| look.promotions.is_reworked()) {
+            return self.second_use(pfn, found, &look.promotions);
         }
         if !found.locked && seen_used(&self.core.frames[pfn], pass) {
             // By the look around the entry of another folio of the run.
@@ -125,9 +125,9 @@ impl<M: Machine> Reclaim<'_, M> {
     }
 
     /// For generations in the form of 6.14: an unused folio is reclaimed; the first use that is found marks the folio,
-    /// and from the second on it goes to the youngest generation.
+    /// and from the second on it goes to one of the youngest generations.
     #[inline(never)]
-    fn second_use(self, pfn: Pfn, found: Referenced) -> ReferenceVerdict {
+    fn second_use(self, pfn: Pfn, found: Referenced, promotions: &Promotions) -> ReferenceVerdict {
         if found.locked {
             self.core.lru.mlock(self.core, pfn);
             return ReferenceVerdict::Activate;
@@ -135,8 +135,12 @@ impl<M: Machine> Reclaim<'_, M> {
         if found.vmas <= 0 {
             return if found.vmas == 0 { ReferenceVerdict::Reclaim } else { ReferenceVerdict::Keep };
         }
-        let before = self.core.frames[pfn].update(|flags| Some(after_look(flags).0));
-        if after_look(before).1 { ReferenceVerdict::Activate } else { ReferenceVerdict::Keep }
+        let before = self.core.frames[pfn].update(|flags| Some(promotions.after_eviction_look(flags).0));
+        if promotions.after_eviction_look(before).1 {
+            ReferenceVerdict::Activate
+        } else {
+            ReferenceVerdict::Keep
+        }
     }
 
     /// For a policy that proposes. The policy judges uses through file descriptors, which the flags tell, itself.

@@ -28,9 +28,16 @@ impl Rmap {
         let mut dirty = false;
         if frame.mapcount() > 0 {
             walk_folio(memory, pfn, &spans, |tables, _, run| {
-                if run.entry.bits().intersects(Bits::WRITE | Bits::DIRTY) {
-                    let tightened = tables.forbid_writes_and_clean(run);
-                    memory.charge(Work::EntryClear, run.count as u64);
+                // Linux flushes each entry of a folio by itself.
+                let mut rest = Some(*run);
+                while let Some(run) = rest {
+                    let (one, behind) = run.split(1);
+                    rest = behind;
+                    if !tables.read(one.slot).bits().intersects(Bits::WRITE | Bits::DIRTY) {
+                        continue;
+                    }
+                    let tightened = tables.forbid_writes_and_clean(&one);
+                    memory.charge(Work::EntryClear, 1);
                     dirty |= tightened.entry().has(Bits::DIRTY);
                     tables.flush_tightened(tightened);
                 }

@@ -95,6 +95,17 @@ impl ScanResult {
     }
 }
 
+impl ScanResult {
+    /// Add what an earlier scan, which took nothing, has found.
+    fn add_before(&mut self, before: &ScanResult) {
+        self.scanned += before.scanned;
+        self.out.sorted += before.out.sorted;
+        for (skipped, more) in self.skipped.iter_mut().zip(before.skipped) {
+            *skipped += more;
+        }
+    }
+}
+
 impl Lru {
     /// Take folios of the oldest generation of a vector, of the type that is cheaper to evict, and move the window past
     /// empty generations.
@@ -107,17 +118,19 @@ impl Lru {
     ) -> Evictable {
         let _scope = platform.scope(Scope::IsolateLruFolios);
         let vec = self.vec(node, group);
+        let reworked = form::is_reworked(&platform.knobs);
         let mut lists = vec.lock();
         self.batches.drain(platform);
         if wanted.budget.is_some() {
             // Other tasks may have freed all folios of the oldest generation.
-            self.leave_empty(vec, &lists, wanted.can_swap());
+            self.leave_empty(vec, &lists, wanted.can_swap(), reworked);
         }
         let (file, found) = self.scan_types(platform, vec, ((node, group), &mut lists), wanted);
-        let moved = self.leave_empty(vec, &lists, wanted.can_swap());
+        let moved = self.leave_empty(vec, &lists, wanted.can_swap(), reworked);
+        let oldest = vec.generations.oldest_seq(wanted.can_swap());
         let progress = if wanted.budget.is_some() {
             found.scanned
-        } else if vec.generations.count(!wanted.can_swap()) == MIN_GENERATIONS {
+        } else if oldest + MIN_GENERATIONS > vec.generations.max_seq() {
             0
         } else {
             found.scanned + moved as u64
@@ -129,7 +142,8 @@ impl Lru {
         Evictable { file, progress, ..found.out }
     }
 
-    /// Scan the type to evict from; if it has nothing, the other type.
+    /// Scan the type to evict from; if it has nothing, the other type. With a budget, a type of which folios were only
+    /// sorted is scanned once more.
     fn scan_types<M: Machine>(
         &self,
         platform: &Platform<M>,
@@ -139,20 +153,30 @@ impl Lru {
     ) -> (bool, ScanResult) {
         let generations = &vec.generations;
         let refaults_tell = platform.knobs.get(Knob::LruGenPid) != 0;
-        let (mut file, mut limit) = first_type(vec, wanted.swappiness, refaults_tell);
+        let reworked = form::is_reworked(&platform.knobs);
+        let (mut file, mut limit) = if reworked {
+            (first_type_reworked(vec, wanted.swappiness, refaults_tell), None)
+        } else {
+            first_type(vec, wanted.swappiness, refaults_tell)
+        };
         let types = if wanted.can_swap() { 2 } else { 1 };
+        let mut before = ScanResult::default();
         for turn in 0..types {
             let oldest = generations.oldest(file);
-            let measured = || if refaults_tell { generations.tiers.limit(file, oldest) } else { TIERS - 1 };
+            let gains = form::gains(reworked);
+            let measured =
+                || if refaults_tell { generations.tiers.limit(file, oldest, gains) } else { TIERS - 1 };
             let limit = limit.take().unwrap_or_else(measured);
-            let reworked = form::is_reworked(&platform.knobs);
             let Wanted { highest, budget, .. } = wanted;
             let scan = EvictScan { place, file, oldest, limit, highest, reworked, budget };
-            let found = self.scan(platform, vec, lists, &scan);
-            if found.scanned > 0 || turn + 1 == types {
+            let mut found = self.scan(platform, vec, lists, &scan);
+            found.add_before(&before);
+            let ends = if budget.is_some() { found.out.taken > 0 } else { found.scanned > 0 };
+            if ends || turn + 1 == types {
                 return (file, found);
             }
-            file = !file;
+            file ^= found.scanned == before.scanned;
+            before = found;
         }
         unreachable!("one type must have been scanned")
     }
@@ -354,6 +378,19 @@ fn first_type(vec: &LruVec, swappiness: u64, refaults_tell: bool) -> (bool, Opti
     } else {
         let (file, limit) = generations.tiers.choose(oldest.map(LruGen::of), swappiness);
         (file, Some(limit))
+    }
+}
+
+/// The same in the form of 6.14: ages do not matter, and all tiers are compared.
+fn first_type_reworked(vec: &LruVec, swappiness: u64, refaults_tell: bool) -> bool {
+    let generations = &vec.generations;
+    if swappiness <= 1 {
+        true
+    } else if swappiness == MAX_SWAPPINESS {
+        false
+    } else {
+        let oldest = [false, true].map(|file| generations.oldest(file));
+        !refaults_tell || generations.tiers.prefers_files(oldest, swappiness)
     }
 }
 

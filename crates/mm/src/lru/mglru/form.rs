@@ -7,16 +7,21 @@
 //!   and belongs to the working set (WORKINGSET), until it is evicted or given up; a fault alone moves it to the second
 //!   youngest generation;
 //! - uses through file descriptors set REFERENCED, then count, then set WORKINGSET, which is the last tier;
-//! - these marks determine a folio's *distance* from eviction, 0 to 3, and so its generation;
+//! - these marks determine a folio's distance from the youngest generation, 0 to 3, if the window has that many;
 //! - a refault is recognised while the folio would still have a generation in a full window, and restores its marks;
 //! - a vector ages as soon as it has three generations, whatever their sizes;
-//! - eviction does not isolate a folio that must be written first, but moves it to the second oldest generation.
+//! - eviction does not isolate a folio that must be written first, but moves it to the second oldest generation;
+//! - the windows of anonymous memory and of files move apart by a generation at most, either one ahead, and eviction
+//!   takes the type whose tiers together refault less.
 //!
-//! 7.2 isolates it again, as 6.12 does, and has another loop of reclaim ([`has_budget`]).
+//! 7.2 isolates folios that must be written again, as 6.12 does, and has another loop of reclaim ([`has_budget`]). What
+//! eviction finds used is only counted once more the second time, and is of the working set from the third on; a fault
+//! marks a folio as used, unless it was of the working set: so folios of files that were used begin in the second
+//! oldest generation ([`counts_marks`]).
 //!
 //! Source: "mm/mglru: rework workingset protection" and "rework refault detection" of the series "mm/mglru: performance
-//! optimizations" v3 (Yu Zhao, December 2024), which Linux 6.14 has, and "mm/mglru: improve reclaim loop and dirty
-//! folio handling" (Kairui Song, 2026). The changes of the controller in 6.13 and 6.14 are not implemented.
+//! optimizations" v3 (Yu Zhao, December 2024), which Linux 6.14 has, "mm/mglru: improve reclaim loop and dirty folio
+//! handling" (Kairui Song, 2026), and the sources of Linux 7.2.13 (mm/vmscan.c, mm/swap.c, include/linux/mm_inline.h).
 
 use super::{MAX_GENERATIONS, MIN_GENERATIONS};
 use crate::frame::FrameFlags;
@@ -41,9 +46,21 @@ pub(crate) fn has_budget(knobs: &Knobs) -> bool {
     knobs.lru_gen_form() == LruGenForm::V72
 }
 
+/// Whether eviction and faults count uses one by one, as in 7.2, and a mark alone keeps a folio from the oldest
+/// generation.
+#[inline]
+pub(crate) fn counts_marks(knobs: &Knobs) -> bool {
+    knobs.lru_gen_form() == LruGenForm::V72
+}
+
 /// Whether refaults are counted only while the generation that the folio was evicted from is the oldest, as in 6.1.
 pub(super) fn counts_only_oldest(knobs: &Knobs) -> bool {
     knobs.lru_gen_form() == LruGenForm::V61
+}
+
+/// The gains of the first tier and of the others, when tiers of a type are compared.
+pub(super) fn gains(reworked: bool) -> [u64; 2] {
+    if reworked { [2, 3] } else { [1, 2] }
 }
 
 /// The flags after one more use through a file descriptor; `None`: they cannot count more uses.
@@ -65,6 +82,17 @@ pub(crate) fn after_look(flags: FrameFlags) -> (FrameFlags, bool) {
         ((flags - MARKS) | FrameFlags::WORKINGSET, true)
     } else {
         ((flags - MARKS) | FrameFlags::REFERENCED, false)
+    }
+}
+
+/// The same where eviction finds the use: in 7.2 (`counts`) the second use counts like one through a file descriptor,
+/// and the third makes the folio one of the working set.
+pub(crate) fn after_eviction_look(flags: FrameFlags, counts: bool) -> (FrameFlags, bool) {
+    let used = flags.intersects(FrameFlags::REFERENCED | FrameFlags::WORKINGSET);
+    if counts && used && uses(flags) <= 1 {
+        (after_use(flags).unwrap_or(flags), true)
+    } else {
+        after_look(flags)
     }
 }
 
@@ -91,22 +119,27 @@ pub(super) fn must_wait(flags: FrameFlags) -> bool {
     anon && !flags.contains(FrameFlags::SWAPCACHE) || flags.contains(FrameFlags::RECLAIM) && busy
 }
 
-/// The distance of a folio from eviction: 3 in the youngest generation, 0 in the oldest.
-pub fn distance(flags: FrameFlags) -> u64 {
+/// The sequence number that a folio with these flags gets. `counts_marks`: see there.
+pub(super) fn arrival([min, max]: [u64; 2], flags: FrameFlags, wanted: End, counts_marks: bool) -> u64 {
     let workingset = flags.contains(FrameFlags::WORKINGSET);
-    if flags.contains(FrameFlags::ACTIVE) {
-        MIN_GENERATIONS + u64::from(workingset)
-    } else if workingset || must_wait(flags) {
+    let distance = if flags.contains(FrameFlags::ACTIVE) {
+        MIN_GENERATIONS - 1 - u64::from(workingset)
+    } else if wanted == End::Tail {
+        MAX_GENERATIONS - 1
+    } else if must_wait(flags) {
         MIN_GENERATIONS - 1
     } else {
-        0
-    }
+        let used = workingset || counts_marks && flags.contains(FrameFlags::REFERENCED);
+        MAX_GENERATIONS - 1 - u64::from(used)
+    };
+    max.saturating_sub(distance).max(min)
 }
 
-/// The sequence number that a folio with these flags gets.
-pub(super) fn arrival([min, max]: [u64; 2], flags: FrameFlags, wanted: End) -> u64 {
-    let distance = if wanted == End::Tail { 0 } else { distance(flags) };
-    if distance < MIN_GENERATIONS { min + distance } else { max + distance + 1 - MAX_GENERATIONS }
+/// The flags of an isolated folio that was not freed and would go to the oldest generation again: it goes to the second
+/// youngest. `None`: it goes elsewhere by its marks. `window`: the oldest and the youngest generation of its type.
+pub(crate) fn kept(window: [u64; 2], flags: FrameFlags, counts_marks: bool) -> Option<FrameFlags> {
+    let goes_back = arrival(window, flags, End::Head, counts_marks) == window[0];
+    goes_back.then_some((flags - MARKS) | FrameFlags::ACTIVE)
 }
 
 /// Whether a refault of a folio that was evicted while `evicted` was the oldest generation is recognised.
@@ -144,29 +177,46 @@ mod tests {
         assert_eq!(after_look(twice), (twice, true));
     }
 
-    /// reclaim.md, 1.16: active folios of the working set go to the youngest generation, active ones to the next; the
-    /// working set, anonymous memory and folios whose write reclaim waits for go to the second oldest, the rest to the
-    /// oldest.
+    /// Active folios of the working set go to the youngest generation; active ones, anonymous memory without a swap
+    /// slot and folios whose write reclaim waits for to the next; the working set to the third youngest, others to the
+    /// oldest. In 7.2 a mark is enough for the third youngest.
     #[test]
-    fn marks_determine_the_distance_from_eviction() {
+    fn marks_determine_the_distance_from_the_youngest() {
         let [active, workingset] = [FrameFlags::ACTIVE, FrameFlags::WORKINGSET];
         let anon = FrameFlags::SWAPBACKED;
         let waits = FrameFlags::RECLAIM | FrameFlags::WRITEBACK;
         let none = FrameFlags::empty();
+        let of = |flags, end| [false, true].map(|counts| arrival([10, 13], flags, end, counts));
         for (flags, seq) in [
-            (active | workingset, 13),
-            (active | anon, 12),
-            (workingset, 11),
-            (anon, 11),
-            (waits, 11),
-            (FrameFlags::WRITEBACK, 10),
-            (anon | FrameFlags::SWAPCACHE, 10),
-            (FrameFlags::REFERENCED, 10),
-            (none, 10),
+            (active | workingset, [13; 2]),
+            (active | anon, [12; 2]),
+            (anon, [12; 2]),
+            (waits, [12; 2]),
+            (workingset, [11; 2]),
+            (FrameFlags::WRITEBACK, [10; 2]),
+            (anon | FrameFlags::SWAPCACHE, [10; 2]),
+            (FrameFlags::REFERENCED, [10, 11]),
+            (none, [10; 2]),
         ] {
-            assert_eq!(arrival([10, 13], flags, End::Head), seq, "{flags:?}");
-            assert_eq!(arrival([10, 13], flags, End::Tail), 10, "{flags:?}, written");
+            assert_eq!(of(flags, End::Head), seq, "{flags:?}");
+            let written = if flags.contains(active) { seq } else { [10; 2] };
+            assert_eq!(of(flags, End::Tail), written, "{flags:?}, written");
         }
+        // A window of two has only two places.
+        assert_eq!(arrival([12, 13], workingset, End::Head, true), 12);
+    }
+
+    /// Linux 7.2's lru_gen_set_refs.
+    #[test]
+    fn eviction_counts_the_second_use_and_the_third_makes_the_working_set() {
+        let (mut flags, mut promoted) = (FrameFlags::empty(), Vec::new());
+        for _ in 0..4 {
+            let (after, goes) = after_eviction_look(flags, true);
+            promoted.push((goes, uses(after), after.contains(FrameFlags::WORKINGSET)));
+            flags = after;
+        }
+        assert_eq!(promoted, [(false, 1, false), (true, 2, false), (true, 0, true), (true, 1, true)]);
+        assert_eq!(after_eviction_look(FrameFlags::REFERENCED, false), after_look(FrameFlags::REFERENCED));
     }
 
     #[test]

@@ -98,7 +98,8 @@ impl Policy for MglruPolicy {
                     if why == InsertReason::Cold { form::MARKS | FrameFlags::WORKINGSET } else { NONE };
                 let flags = flags - given_up;
                 let window = [generations.min_seq(is_file(flags)), generations.max_seq()];
-                generation = LruGen::of(form::arrival(window, flags, wanted));
+                let counts = form::counts_marks(&platform.knobs);
+                generation = LruGen::of(form::arrival(window, flags, wanted, counts));
                 return Some((flags - FrameFlags::ACTIVE).with_generation(Some(generation)));
             }
             generation = LruGen::of(arrival(generations, flags, wanted));
@@ -126,12 +127,18 @@ impl Policy for MglruPolicy {
         generations.list(generation, file)
     }
 
-    /// A folio that a fault needs is young; one that was read ahead or through a file descriptor is old until it is
-    /// used.
+    /// A folio that a fault brings is young (in the form of 7.2 it is marked, and young if it was of the working set);
+    /// one that was read through a file descriptor is old until it is used.
     #[inline]
-    fn admit(&self, frame: &Frame, faulted: bool) {
-        if faulted {
+    fn admit<M: Machine>(&self, platform: &Platform<M>, frame: &Frame, faulted: bool) {
+        if !faulted {
+            return;
+        }
+        let flags = frame.flags();
+        if !form::counts_marks(&platform.knobs) || flags.contains(FrameFlags::WORKINGSET) {
             frame.set(FrameFlags::ACTIVE);
+        } else if !flags.contains(FrameFlags::REFERENCED) {
+            note_use(frame, form::after_use);
         }
     }
 
@@ -159,6 +166,8 @@ pub struct Promotions {
     alike: Alike,
     /// Whether a first use only marks a folio.
     reworked: bool,
+    /// Whether eviction counts uses one by one.
+    counts_marks: bool,
 }
 
 /// What determines where a promoted folio counts.
@@ -187,6 +196,12 @@ impl Promotions {
 
     pub(crate) fn is_reworked(&self) -> bool {
         self.reworked
+    }
+
+    /// The flags of an isolated folio that was used, and whether the use keeps it.
+    #[inline]
+    pub(crate) fn after_eviction_look(&self, flags: FrameFlags) -> (FrameFlags, bool) {
+        form::after_eviction_look(flags, self.counts_marks)
     }
 
     /// The node of the vector.
@@ -261,7 +276,6 @@ impl Lru {
         group: GroupId,
     ) -> Promotions {
         let youngest = LruGen::of(self.vec(node, group).generations.max_seq());
-        let reworked = form::is_reworked(&platform.knobs);
         Promotions {
             node,
             group,
@@ -270,7 +284,8 @@ impl Lru {
             pages: 0,
             run: 0,
             alike: Alike::default(),
-            reworked,
+            reworked: form::is_reworked(&platform.knobs),
+            counts_marks: form::counts_marks(&platform.knobs),
         }
     }
 
@@ -322,13 +337,14 @@ impl Lru {
     ) {
         let (frame, youngest) = (&platform.frames[pfn], promotions.youngest);
         let moves = |flags: FrameFlags| flags.generation().is_some_and(|old| old != youngest);
+        let look = |flags| form::after_eviction_look(flags, promotions.counts_marks);
         let before = frame.update(|flags| match flags.generation() {
-            Some(_) if promotions.reworked => Some(form::after_look(flags).0),
+            Some(_) if promotions.reworked => Some(look(flags).0),
             Some(_) => moves(flags).then(|| flags - USE_FLAGS),
             None if promotions.reworked => None,
             None => Some(flags | FrameFlags::REFERENCED),
         });
-        if moves(before) && (!promotions.reworked || form::after_look(before).1) {
+        if moves(before) && (!promotions.reworked || look(before).1) {
             self.activate(platform, pfn);
         }
     }

@@ -99,7 +99,7 @@ impl Lru {
         };
         let oldest = LruGen::of(generations.min_seq(file));
         generations.tiers.refaulted(file, oldest, tier, pages as u64);
-        if faulted {
+        if faulted && (evicted.workingset || !form::counts_marks(&platform.knobs)) {
             platform
                 .count([Stat::WorkingsetActivateAnon, Stat::WorkingsetActivateFile][file as usize], pages);
         }

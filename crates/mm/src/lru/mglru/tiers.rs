@@ -159,11 +159,29 @@ impl TierCounts {
         }
     }
 
-    /// The highest tier of a type that may be evicted. Twice the refaults of the first tier are accepted, because of
-    /// fluctuations.
-    pub fn limit(&self, file: bool, oldest: LruGen) -> usize {
-        let reference = self.position(file, oldest, 0, 1);
-        last_no_worse(reference, |tier| self.position(file, oldest, tier, 2))
+    /// The highest tier of a type that may be evicted. More refaults than the first tier's are accepted, because of
+    /// fluctuations: by `gains`, the first tier's and the others'.
+    pub fn limit(&self, file: bool, oldest: LruGen, gains: [u64; 2]) -> usize {
+        let reference = self.position(file, oldest, 0, gains[0]);
+        last_no_worse(reference, |tier| self.position(file, oldest, tier, gains[1]))
+    }
+
+    /// Whether to evict files: all of their tiers together refault less than those of anonymous memory, weighted by
+    /// swappiness. `oldest`: of anonymous memory, of files.
+    pub(super) fn prefers_files(&self, oldest: [LruGen; 2], swappiness: u64) -> bool {
+        let gain = [swappiness, super::super::MAX_SWAPPINESS - swappiness];
+        let whole = |file: bool| {
+            let none = Position { gain: gain[file as usize], ..Position::default() };
+            (0..TIERS).fold(none, |sum, tier| {
+                let of_tier = self.position(file, oldest[file as usize], tier, sum.gain);
+                Position {
+                    refaulted: sum.refaulted + of_tier.refaulted,
+                    total: sum.total + of_tier.total,
+                    ..sum
+                }
+            })
+        };
+        is_no_worse(whole(false), whole(true))
     }
 
     /// The type to evict from when both have folios of the same age, and the highest of its tiers that may be evicted:
@@ -225,7 +243,7 @@ mod tests {
             tiers.evicted(true, oldest, 0, 10_000);
             tiers.refaulted(true, oldest, 1, refaulted);
             tiers.protected(true, oldest, 1, total);
-            tiers.limit(true, oldest)
+            tiers.limit(true, oldest, form::gains(false))
         };
         assert_eq!([limit(150, 10_000), limit(250, 10_000), limit(63, 70)], [3, 0, 3]);
     }

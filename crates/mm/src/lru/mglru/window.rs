@@ -1,7 +1,7 @@
 //! The window of generations: its sizes, and how it moves.
 
 use super::place::{USE_FLAGS, is_file};
-use super::tiers::TierCounts;
+use super::tiers::{Standing, TierCounts};
 use super::{LARGE_BATCH, MAX_GENERATIONS, MIN_GENERATIONS, form, queue};
 use crate::frame::{Frame, LruGen};
 use crate::lru::policy::End;
@@ -73,6 +73,13 @@ impl Generations {
         self.min_seq[file as usize].load(Acquire)
     }
 
+    /// The oldest generation of the types that can be evicted: if memory can be swapped (`can_swap`), of both.
+    #[inline]
+    pub(crate) fn oldest_seq(&self, can_swap: bool) -> u64 {
+        let file = self.min_seq(true);
+        if can_swap { file.min(self.min_seq(false)) } else { file }
+    }
+
     /// Number of generations of a type.
     #[inline]
     pub fn count(&self, file: bool) -> u64 {
@@ -135,11 +142,9 @@ impl Generations {
         Sizes { anon: of(false), file: of(true) }
     }
 
-    /// Whether 2 ≤ generations of files ≤ generations of anonymous memory ≤ 4: the window of files may advance ahead of
-    /// memory that cannot be swapped.
+    /// Whether each type has two to four generations.
     pub fn is_valid(&self) -> bool {
-        let (anon, file) = (self.count(false), self.count(true));
-        (MIN_GENERATIONS..=anon).contains(&file) && anon <= MAX_GENERATIONS
+        [false, true].iter().all(|&file| (MIN_GENERATIONS..=MAX_GENERATIONS).contains(&self.count(file)))
     }
 
     /// Advance the window past the oldest generation of a type; its tiers' counts go into the averages.
@@ -233,12 +238,17 @@ impl Lru {
         file: bool,
     ) -> bool {
         let oldest = vec.generations.oldest(file);
+        let counts = form::is_reworked(&platform.knobs);
         let mut left = LARGE_BATCH;
         for kind in ZoneKind::ALL {
             let from = queue(oldest, file, kind);
             while let Some(pfn) = lists.lists[from as usize].pop_tail(&platform.frames) {
                 let frame = &platform.frames[pfn];
+                let standing = Standing::of(platform, frame.flags());
                 let generation = self.next_generation(platform, (vec, lists), frame, oldest);
+                if counts && !standing.full {
+                    vec.generations.tiers.protected(file, oldest, standing.tier, frame.pages() as u64);
+                }
                 self.requeue(platform, lists, (pfn, kind), generation, End::Tail);
                 left -= 1;
                 if left == 0 {
@@ -272,8 +282,9 @@ impl Lru {
     }
 
     /// Advance the window past empty oldest generations, keeping two. If memory can be swapped, neither type gets ahead
-    /// of the other by this. The vector is locked. Returns whether the window moved.
-    pub(super) fn leave_empty(&self, vec: &LruVec, lists: &LruLists, can_swap: bool) -> bool {
+    /// of the other by this; in the form of 6.14 (`reworked`) by one generation at most. The vector is locked. Returns
+    /// whether the window moved.
+    pub(super) fn leave_empty(&self, vec: &LruVec, lists: &LruLists, can_swap: bool, reworked: bool) -> bool {
         let generations = &vec.generations;
         debug_assert!(generations.is_valid());
         let first = |file: bool| {
@@ -292,17 +303,45 @@ impl Lru {
             seq
         };
         let mut min = [if can_swap { first(false) } else { generations.min_seq(false) }, first(true)];
-        if can_swap {
-            min[0] = min[0].min(min[1]);
-            min[1] = min[0].max(generations.min_seq(true));
+        if can_swap && reworked {
+            min = held_together(min, generations.max_seq() - MIN_GENERATIONS);
+        } else if can_swap {
+            // Files may be ahead already, of memory that could not be swapped.
+            min = [min[0].min(min[1]); 2];
         }
         let mut moved = false;
         for file in [false, true] {
-            if min[file as usize] != generations.min_seq(file) {
+            if min[file as usize] > generations.min_seq(file) {
                 generations.drop_oldest(file, min[file as usize]);
                 moved = true;
             }
         }
         moved
+    }
+}
+
+/// The oldest generations of both types where one has two generations and the other four: the former keeps its third,
+/// `seq`.
+fn held_together(min: [u64; 2], seq: u64) -> [u64; 2] {
+    let other_is_behind = |file: usize| min[1 - file] < seq;
+    [0, 1].map(|file| if min[file] > seq && other_is_behind(file) { seq } else { min[file] })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Linux 6.14's try_to_inc_min_seq.
+    #[test]
+    fn windows_of_both_types_move_apart_by_one_generation() {
+        for (min, held) in [
+            ([12, 10], [11, 10]),
+            ([10, 12], [10, 11]),
+            ([12, 11], [12, 11]),
+            ([11, 10], [11, 10]),
+            ([12, 12], [12, 12]),
+        ] {
+            assert_eq!(held_together(min, 11), held, "{min:?}");
+        }
     }
 }

@@ -185,7 +185,7 @@ impl Policy for ProposedPolicy {
 
     /// The policy gets it with the reason of the folio's arrival.
     #[inline]
-    fn admit(&self, _frame: &Frame, _faulted: bool) {}
+    fn admit<M: Machine>(&self, _platform: &Platform<M>, _frame: &Frame, _faulted: bool) {}
 
     /// Uses are counted in the flags; the policy reads them when it is asked.
     #[inline]

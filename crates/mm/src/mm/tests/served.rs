@@ -316,3 +316,57 @@ fn load_maps_a_large_file_folio_around_its_page() {
         }
     }
 }
+
+/// Since Linux 7.2 any fault on a large folio maps it whole, also beyond the window around the fault.
+#[test]
+fn in_the_form_of_7_2_a_fault_maps_a_large_folio_whole() {
+    let mapped = |form: FaultForm, around: u64, access| {
+        let bench = Bench::new();
+        bench.set(Knob::FaultForm, form.value());
+        bench.set(Knob::FaultAroundBytes, around);
+        bench.set(Knob::ShmemMaxOrder, 4);
+        let file = bench.mm.create_file(FileKind::Shmem, 16 * PAGE_SIZE);
+        bench.mm.write(file, 0, 16 * PAGE_SIZE, ROOT, &mut |_, _, _| ()).unwrap();
+        bench.map(16, Backing::File { file, offset: PageIndex(0), shared: true, writable: true });
+        bench.fault(5, access);
+        let pages = bench.mapped(16);
+        let written = pages.iter().filter(|&&page| bench.bits(page).unwrap().contains(Bits::DIRTY)).count();
+        bench.mm.validate().unwrap();
+        (pages.len(), written)
+    };
+    for (access, around, before, now) in [
+        (AccessKind::Load, PAGE_SIZE, (1, 0), (16, 0)),
+        (AccessKind::Load, 4 * PAGE_SIZE, (4, 0), (16, 0)),
+        (AccessKind::Store, PAGE_SIZE, (1, 1), (16, 16)),
+    ] {
+        let of = |form| mapped(form, around, access);
+        assert_eq!([FaultForm::V612, FaultForm::V72].map(of), [before, now], "{access:?} {around}");
+    }
+    // A range that shows a part of the folio gets single pages.
+    let bench = Bench::new();
+    bench.set(Knob::FaultForm, FaultForm::V72.value());
+    bench.set(Knob::FaultAroundBytes, PAGE_SIZE);
+    bench.set(Knob::ShmemMaxOrder, 4);
+    let file = bench.mm.create_file(FileKind::Shmem, 16 * PAGE_SIZE);
+    bench.mm.write(file, 0, 16 * PAGE_SIZE, ROOT, &mut |_, _, _| ()).unwrap();
+    bench.map(8, Backing::File { file, offset: PageIndex(4), shared: true, writable: true });
+    bench.load(2);
+    assert_eq!(bench.mapped(8), [2]);
+}
+
+/// In Linux 7.3 a store that swaps in a page that a child once shared finds out after it is mapped that it is alone.
+#[test]
+fn in_the_form_of_7_3_a_store_to_a_once_shared_page_reuses_it() {
+    for (form, reused) in [(FaultForm::V72, 0), (FaultForm::V73, 1)] {
+        let bench = Bench::new();
+        bench.set(Knob::FaultForm, form.value());
+        bench.set(Knob::PageCluster, 0);
+        bench.swapped(1);
+        let child = bench.mm.fork(bench.space).unwrap();
+        bench.mm.exit_space(child);
+        bench.fault(0, AccessKind::Store);
+        assert!(bench.bits(0).unwrap().contains(Bits::WRITE | Bits::DIRTY), "{form:?}");
+        assert_eq!(bench.count(Stat::Pgreuse), reused, "{form:?}");
+        bench.mm.validate().unwrap();
+    }
+}

@@ -148,7 +148,7 @@ impl Aging {
 /// their sizes.
 pub(super) fn should_age(generations: &Generations, can_swap: bool, reworked: bool) -> (bool, u64) {
     let max = generations.max_seq();
-    let min = generations.min_seq(!can_swap);
+    let min = generations.oldest_seq(can_swap);
     if min + MIN_GENERATIONS > max {
         return (true, 0);
     }

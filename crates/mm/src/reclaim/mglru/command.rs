@@ -102,7 +102,7 @@ impl<M: Machine> Reclaim<'_, M> {
             return Err(CommandError::Invalid);
         }
         if seq == max {
-            if !force && generations.min_seq(!can_swap) + MAX_GENERATIONS - 1 <= max {
+            if !force && generations.oldest_seq(can_swap) + MAX_GENERATIONS - 1 <= max {
                 return Err(CommandError::Range);
             }
             self.age(node, group, seq, can_swap, force);
@@ -122,7 +122,7 @@ impl<M: Machine> Reclaim<'_, M> {
         if seq + MIN_GENERATIONS > generations.max_seq() {
             return Err(CommandError::Invalid);
         }
-        while seq >= generations.min_seq(swappiness == 0)
+        while seq >= generations.oldest_seq(swappiness > 0)
             && sc.nr_reclaimed < sc.nr_to_reclaim
             && self.evict_some(node, group, swappiness, sc, None) > 0
         {

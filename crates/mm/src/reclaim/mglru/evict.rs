@@ -6,8 +6,8 @@ use crate::alloc::{Reserve, compact_gap, kswapd_mark};
 use crate::event::Event;
 use crate::frame::{Frame, FrameFlags, List};
 use crate::knobs::Knob;
-use crate::lru::mglru::form::{MARKS, distance, has_budget, is_reworked};
-use crate::lru::mglru::{BATCH, Evictable, MIN_GENERATIONS, Wanted};
+use crate::lru::mglru::form::{MARKS, counts_marks, has_budget, is_reworked, kept};
+use crate::lru::mglru::{BATCH, Evictable, Generations, MIN_GENERATIONS, Wanted};
 use crate::lru::{PolicyKind, ROOT, evictable};
 use crate::machine::{Machine, Scope};
 use crate::reclaim::pass::{ReferenceRule, Shrunk};
@@ -136,7 +136,8 @@ impl<M: Machine> Reclaim<'_, M> {
     }
 
     /// The same in the form of 7.2: the priority alone sets a budget of pages to scan once, at the beginning, which is
-    /// spent batch by batch. If the vector gets short of cold folios, it is aged, and the eviction continues.
+    /// spent batch by batch. If the vector gets short of cold folios, it is aged, and after one more batch other groups
+    /// have their turn.
     fn evict_budget(self, node: NodeId, group: GroupId, swappiness: u64, sc: &mut ScanControl) -> bool {
         if self.core.lru.groups.below_min(sc.top(), group) {
             return true;
@@ -144,9 +145,10 @@ impl<M: Machine> Reclaim<'_, M> {
         let can_swap = swappiness > 0;
         let (mut left, mut aged) = (self.evictable_pages(node, group, can_swap) >> sc.priority, false);
         while left > 0 {
-            aged |= self.age_if_short(node, group, can_swap, sc);
+            let short = self.is_short(node, group, can_swap, sc);
+            aged |= short && self.age_short(node, group, can_swap, sc);
             let scanned = self.evict_some(node, group, swappiness, sc, Some(left.min(BATCH)));
-            if scanned == 0 || self.is_enough(node, sc) {
+            if scanned == 0 || self.is_enough(node, sc) || short && !sc.is_group() {
                 break;
             }
             left = left.saturating_sub(scanned);
@@ -155,16 +157,20 @@ impl<M: Machine> Reclaim<'_, M> {
         aged
     }
 
-    /// Age a vector if nothing of it can be evicted, or soon nothing could be; the latter not at the first priority,
-    /// because other vectors may have enough. Returns whether it was aged.
-    fn age_if_short(self, node: NodeId, group: GroupId, can_swap: bool, sc: &mut ScanControl) -> bool {
+    /// Whether nothing of a vector can be evicted, or soon nothing could be; the latter not at the first priority,
+    /// because other vectors may have enough.
+    fn is_short(self, node: NodeId, group: GroupId, can_swap: bool, sc: &ScanControl) -> bool {
         let generations = &self.core.lru.vec(node, group).generations;
-        let seq = generations.max_seq();
-        let exhausted = generations.min_seq(!can_swap) + MIN_GENERATIONS > seq;
-        let short = exhausted || sc.priority < DEF_PRIORITY && should_age(generations, can_swap, true).0;
-        short
-            && (self.age_in_pass((node, group), seq, can_swap, sc)
-                || exhausted && !sc.kswapd && self.await_generation(node, group, seq))
+        is_exhausted(generations, can_swap)
+            || sc.priority < DEF_PRIORITY && should_age(generations, can_swap, true).0
+    }
+
+    /// Age a vector that is short of cold folios. Returns whether it was aged.
+    fn age_short(self, node: NodeId, group: GroupId, can_swap: bool, sc: &mut ScanControl) -> bool {
+        let generations = &self.core.lru.vec(node, group).generations;
+        let (seq, exhausted) = (generations.max_seq(), is_exhausted(generations, can_swap));
+        self.age_in_pass((node, group), seq, can_swap, sc)
+            || exhausted && !sc.kswapd && self.await_generation(node, group, seq)
     }
 
     /// Pages to scan of a vector. `None`: the vector is protected, or was short of cold folios and was aged.
@@ -243,7 +249,7 @@ impl<M: Machine> Reclaim<'_, M> {
         for again in [false, true] {
             let shrunk = self.shrink_folio_list(node, &mut folios, sc, ReferenceRule::Chances);
             self.note_shrunk((node, group), sc, &got, &shrunk, again);
-            let mut clean = self.mark_kept(&mut folios, again);
+            let mut clean = self.mark_kept((node, group), &mut folios, again);
             self.put_back(&mut folios);
             if clean.is_empty() {
                 break;
@@ -284,23 +290,26 @@ impl<M: Machine> Reclaim<'_, M> {
     /// Mark isolated folios that reclaim did not free for the youngest generation, unless a write decides where they
     /// go. Returns the folios that have no reason to stay (their write may have ended just now), unless this is the
     /// second try (`again`).
-    fn mark_kept(self, folios: &mut List, again: bool) -> List {
+    fn mark_kept(self, (node, group): (NodeId, GroupId), folios: &mut List, again: bool) -> List {
         let (frames, reworked) = (&self.core.frames, is_reworked(&self.core.knobs));
-        let (mut kept, mut clean) = (List::new(), List::new());
+        let generations = &self.core.lru.vec(node, group).generations;
+        let (mut stays, mut clean) = (List::new(), List::new());
         while let Some(pfn) = folios.pop_tail(frames) {
             let frame = &frames[pfn];
             if !again && is_free_to_go(frame, reworked) {
                 clean.push_head(frames, pfn);
                 continue;
             }
-            if reworked {
-                mark_near(frame)
+            if reworked && evictable(frame) {
+                let min = generations.min_seq(!frame.has(FrameFlags::SWAPBACKED));
+                let window = [min, generations.max_seq()];
+                frame.update(|flags| kept(window, flags, counts_marks(&self.core.knobs)));
             } else {
                 mark(frame)
             }
-            kept.push_head(frames, pfn);
+            stays.push_head(frames, pfn);
         }
-        *folios = kept;
+        *folios = stays;
         clean
     }
 }
@@ -314,11 +323,8 @@ fn is_free_to_go(frame: &Frame, reworked: bool) -> bool {
     evictable(frame) && !frame.has_any(kept) && frame.mapcount() == 0
 }
 
-/// The form of 6.14: a folio that would go to the oldest generation again goes to the second youngest.
-fn mark_near(frame: &Frame) {
-    if evictable(frame) {
-        frame.update(|flags| (distance(flags) == 0).then_some((flags - MARKS) | FrameFlags::ACTIVE));
-    }
+fn is_exhausted(generations: &Generations, can_swap: bool) -> bool {
+    generations.oldest_seq(can_swap) + MIN_GENERATIONS > generations.max_seq()
 }
 
 fn mark(frame: &Frame) {

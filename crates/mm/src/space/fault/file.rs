@@ -3,11 +3,11 @@
 use super::{Fault, FaultStop, Served};
 use crate::cache::{Page, ReadHint};
 use crate::frame::{FolioPages, FrameFlags};
-use crate::knobs::Knob;
+use crate::knobs::{FaultForm, Knob};
 use crate::machine::{Machine, Scope, Work};
 use crate::rmap::Tally;
 use crate::space::VmaFlags;
-use crate::table::{Entry, LockedTables, Resident, Rights, Settled, Source, Writes};
+use crate::table::{Entry, LockedTables, Resident, Rights, Settled, Slot, Source, Writes};
 use crate::units::*;
 
 /// Most pages that one fault maps around found_page.
@@ -138,15 +138,54 @@ impl<M: Machine> Fault<'_, M> {
             return Ok(true);
         }
         let Some((mut tables, slot)) = self.lock_if(Entry::NONE)? else { return Ok(false) };
+        let (slot, first, pages) = self.whole_or_page(&tables, slot, file, page);
         if self.may_write_untracked(page.folio) {
             let settled = self.core.settle_page(page.folio);
-            self.install(&mut tables.settle_at(slot, self.page), slot, page.pfn, Writes::Shared(settled));
+            let mut tables = tables.settle_at(slot, first);
+            self.install_at(&mut tables, slot, first, pages, Writes::Shared(settled));
         } else {
-            let pages = FolioPages { head: page.folio, first: page.pfn, count: 1 };
-            let shown = self.vma.shown(self.page);
-            self.install_unchanged(&mut tables, (slot, self.page), pages, shown, self.rights(false));
+            let shown = self.vma.shown(first);
+            self.install_unchanged(&mut tables, (slot, first), pages, shown, self.rights(false));
         }
         Ok(true)
+    }
+
+    /// What a fault on a page maps, with the place of its first entry: the whole folio where all of its entries are
+    /// empty, with one more reference for each entry but the fault's; else the page.
+    fn whole_or_page(
+        &self,
+        tables: &LockedTables<'_, M>,
+        slot: Slot,
+        file: FileId,
+        page: Page,
+    ) -> (Slot, Vpn, FolioPages) {
+        let alone = FolioPages { head: page.folio, first: page.pfn, count: 1 };
+        let whole = self.whole_folio_at(file, self.page, alone).and_then(|(first, whole)| {
+            let slot = tables.find(first)?.slot;
+            (tables.empty_from(slot, whole.count) == whole.count).then_some((slot, first, whole))
+        });
+        if let Some((.., whole)) = whole {
+            self.core.frames[whole.head].get(whole.count - 1);
+        }
+        whole.unwrap_or((slot, self.page, alone))
+    }
+
+    /// The whole large folio of pages that are shown from `page` on, if it may be mapped where they are (since Linux
+    /// 7.2): it ends in the file, unless this is shmem, and is in the range and in one table.
+    fn whole_folio_at(&self, file: FileId, page: Vpn, pages: FolioPages) -> Option<(Vpn, FolioPages)> {
+        let frame = &self.core.frames[pages.head];
+        let allowed = matches!(self.core.knobs.fault_form(), FaultForm::V72 | FaultForm::V73);
+        if frame.order() == Order::ZERO || !allowed {
+            return None;
+        }
+        let whole = FolioPages::all(&self.core.frames, pages.head);
+        let first = Vpn(page.0.checked_sub(u64::from(pages.offset()))?);
+        let last = Vpn(first.0 + u64::from(whole.count) - 1);
+        let in_range = self.vma.start <= first && last < self.vma.end();
+        let in_table = first.0 / TABLE_ENTRIES as u64 == last.0 / TABLE_ENTRIES as u64;
+        let end = frame.page_index().0 + u64::from(whole.count);
+        let in_file = frame.has(FrameFlags::SWAPBACKED) || end <= self.core.cache.file(file).pages();
+        (in_range && in_table && in_file).then_some((first, whole))
     }
 
     /// Whether a page may be mapped writable before its first store: shmem's dirty bits are read when its pages are
@@ -193,6 +232,7 @@ impl<M: Machine> Fault<'_, M> {
         if found.count == 0 {
             return Ok(false);
         }
+        self.complete_folios(file, &mut found);
         let found_page = found.runs().any(|run| run.holds(self.page));
         let reserved = self.lock().reserve_first(&self.core.alloc, self.page, self.gfp.means());
         let (tables, slot) = match reserved {
@@ -222,6 +262,17 @@ impl<M: Machine> Fault<'_, M> {
         drop(tables);
         self.put_all(&found);
         Ok(found_page)
+    }
+
+    /// Have the whole folios mapped of which a window shows a part, where that is possible.
+    fn complete_folios(&self, file: FileId, found: &mut Around) {
+        for run in &mut found.found[..found.count] {
+            if let Some((page, pages)) = self.whole_folio_at(file, run.page, run.pages) {
+                let more = pages.count - run.pages.count;
+                self.core.frames[pages.head].get(more);
+                *run = Cached { page, pages, unused: run.unused + more };
+            }
+        }
     }
 
     /// Map those of the first runs that are single pages and have empty entries in one table. Returns the number of
@@ -347,7 +398,7 @@ impl<M: Machine> Fault<'_, M> {
     pub(super) fn shared_store(&self, file: FileId, index: PageIndex) -> Result<Served, FaultStop> {
         let _scope = self.core.scope(Scope::DoSharedFault);
         let page = self.get_page(file, index)?;
-        let Page { folio, pfn, .. } = page;
+        let folio = page.folio;
         self.core.lock_folio(folio);
         let mut outcome = Ok(());
         let mut mapped = false;
@@ -361,8 +412,9 @@ impl<M: Machine> Fault<'_, M> {
                 _ => {
                     outcome = self.lock_if(Entry::NONE).map(|found| {
                         if let Some((tables, slot)) = found {
-                            let mut tables = tables.settle_at(slot, self.page);
-                            self.install(&mut tables, slot, pfn, Writes::Shared(settled));
+                            let (slot, first, pages) = self.whole_or_page(&tables, slot, file, page);
+                            let mut tables = tables.settle_at(slot, first);
+                            self.install_at(&mut tables, slot, first, pages, Writes::Shared(settled));
                             mapped = true;
                         }
                     });

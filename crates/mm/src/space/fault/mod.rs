@@ -208,12 +208,7 @@ impl<M: Machine> Fault<'_, M> {
         Ok(if same_page(tables.read(slot), expected) { Some((tables, slot)) } else { None })
     }
 
-    /// Map a page of a folio for this access. One reference of the caller passes to the entry.
-    fn install(&self, tables: &mut Settled<'_, M>, slot: Slot, page: Pfn, writes: Writes) {
-        self.install_at(tables, slot, self.page, FolioPages::one(&self.core.frames, page), writes);
-    }
-
-    /// As [`install`](Self::install), for pages of one folio from `page` on.
+    /// Map pages of a folio, from `page` on, for this access. One reference of the caller for each passes to its entry.
     #[inline(always)]
     fn install_at(
         &self,

@@ -134,7 +134,8 @@ impl<M: Machine> Fault<'_, M> {
         let Some(pfn) = page_of_slot(self.core, folio, slot) else { return Ok(false) };
         let set = self.set_for(exclusive);
         let Some((mut tables, at)) = self.lock_if(entry)? else { return Ok(false) };
-        let exclusive = exclusive || self.is_store() && self.is_alone(folio);
+        let finds_out = self.is_store() && self.core.knobs.fault_form() != FaultForm::V73;
+        let exclusive = exclusive || finds_out && self.is_alone(folio);
         let writable = exclusive && self.swaps_in_writable();
         if frame.owner() == Owner::None {
             frame.set_owner(Owner::Anon(set), self.vma.anon_index(self.page));
