@@ -113,10 +113,10 @@ const FIRST: &[Preset] = &[
     },
     Preset {
         name: "mglru-7.3",
-        help: "the same with classic-7.3's faults",
+        help: "the same with classic-7.3's faults, and program text is of the working set from its first use on",
         knobs: &[
             (Knob::ReclaimPolicy, PolicyKind::MgLru.value()),
-            (Knob::LruGenForm, LruGenForm::V72.value()),
+            (Knob::LruGenForm, LruGenForm::V73.value()),
             (Knob::ReadAheadForm, ReadAheadForm::V72.value()),
             (Knob::FaultForm, FaultForm::V73.value()),
             (Knob::ZswapForm, ZswapForm::V618.value()),

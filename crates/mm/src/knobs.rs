@@ -145,7 +145,8 @@ knobs! {
         "MGLRU: reclaim of a node takes from one group after the other until it has enough (1), or from all of them (0); not in Linux";
     LruGenForm "lru_gen.form" 0 {LruGenForm}
         "MGLRU: how uses are counted and where folios go, as in Linux 6.12 or as it was reworked for 6.14; with 7.2's loop of \
-         reclaim and its marks besides; 6.1 is 6.12 that counts refaults of the oldest generation alone (docs/mglru.md)";
+         reclaim and its marks besides; in 7.3 the first use of program text counts, too; 6.1 is 6.12 that counts \
+         refaults of the oldest generation alone (docs/mglru.md)";
     DemotionEnabled "numa.demotion_enabled" 0, 0..=1 ""
         "reclaim moves cold pages to a slower tier of memory, if there is one, before it drops or swaps them";
     NumaBalancing "kernel.numa_balancing" 0, 0..=3 ""

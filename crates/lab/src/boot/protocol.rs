@@ -48,8 +48,11 @@ pub const METRICS: &[&str] = &[
     "warm_disk_working_nanos",
     // Whether the kernel clears each page that it hands out.
     "clears_pages",
-    // What the program spent in user mode, the instructions that it computed there, and what the probe took.
+    // What the program spent in user mode and in the kernel, and kswapd; the instructions that it computed in user
+    // mode, and what the probe took.
     "user_nanos",
+    "system_nanos",
+    "kswapd_nanos",
     "computed",
     "fault_picos",
     "zero_fault_picos",

@@ -113,6 +113,8 @@ choices! {
         V72 "7.2",
         /// As the first version, but only refaults of the oldest generation are counted.
         V61 "6.1",
+        /// As 7.2, and program text is of the working set from its first use on.
+        V73 "7.3",
     }
     /// `file.read_ahead_form`: the version of Linux whose reading ahead of files it is.
     ReadAheadForm {

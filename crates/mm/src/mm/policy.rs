@@ -2,7 +2,7 @@
 
 use super::Mm;
 use super::oom::Unmet;
-use crate::api::Error;
+use crate::api::{Error, Prot};
 use crate::knobs::{Knob, Knobs};
 use crate::lru::PolicyKind;
 use crate::machine::Machine;
@@ -52,7 +52,8 @@ fn shows_use(vma: &VmaView) -> bool {
 impl<M: Machine> Mm<M> {
     fn walk_range(&self, vma: &VmaView) -> WalkRange {
         let swapbacked = vma.file.is_none_or(|(file, _)| self.core.cache.file(file).is_shmem());
-        WalkRange { start: vma.start, end: vma.end(), swapbacked }
+        let executable = vma.prot.contains(Prot::EXEC);
+        WalkRange { start: vma.start, end: vma.end(), swapbacked, executable }
     }
 
     /// After a change of a knob that selects a policy, switch the folios of all lists to that policy.

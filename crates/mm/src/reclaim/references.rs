@@ -124,8 +124,8 @@ impl<M: Machine> Reclaim<'_, M> {
         verdict
     }
 
-    /// For generations in the form of 6.14: an unused folio is reclaimed; the first use that is found marks the folio,
-    /// and from the second on it goes to one of the youngest generations.
+    /// For generations in the form of 6.14: an unused folio is reclaimed; the first use that is found marks the folio
+    /// (unless one is enough), and from the second on it goes to one of the youngest generations.
     #[inline(never)]
     fn second_use(self, pfn: Pfn, found: Referenced, promotions: &Promotions) -> ReferenceVerdict {
         if found.locked {
@@ -135,12 +135,9 @@ impl<M: Machine> Reclaim<'_, M> {
         if found.vmas <= 0 {
             return if found.vmas == 0 { ReferenceVerdict::Reclaim } else { ReferenceVerdict::Keep };
         }
-        let before = self.core.frames[pfn].update(|flags| Some(promotions.after_eviction_look(flags).0));
-        if promotions.after_eviction_look(before).1 {
-            ReferenceVerdict::Activate
-        } else {
-            ReferenceVerdict::Keep
-        }
+        let look = |flags| promotions.after_eviction_look(flags, found.exec);
+        let before = self.core.frames[pfn].update(|flags| Some(look(flags).0));
+        if look(before).1 { ReferenceVerdict::Activate } else { ReferenceVerdict::Keep }
     }
 
     /// For a policy that proposes. The policy judges uses through file descriptors, which the flags tell, itself.

@@ -20,6 +20,8 @@ pub struct WalkRange {
     pub end: Vpn,
     /// Whether its pages can only be swapped.
     pub swapbacked: bool,
+    /// Whether they may be executed.
+    pub executable: bool,
 }
 
 /// The address spaces as aging sees them, and what it asks of the floor above.

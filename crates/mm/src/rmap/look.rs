@@ -5,7 +5,7 @@
 //! of used entries to the youngest generation before reclaim isolates them. A table with many used entries is walked
 //! by the next aging.
 
-use super::Span;
+use super::{Span, SpanFlags};
 use crate::frame::Frame;
 use crate::lru::mglru::{BATCH, LookAround, is_dense};
 use crate::machine::{Machine, Work};
@@ -38,6 +38,7 @@ pub(super) fn look_around<M: Machine>(
     }
     let Some(mut window) = tables.window(start, end.0 - start.0) else { return };
     let places = window.places();
+    look.promotions.look_at_text(span.flags.contains(SpanFlags::EXEC));
     let mut cleared = 0;
     for at in 0..places {
         let entry = window.read(at);
@@ -69,7 +70,6 @@ pub(super) fn look_around<M: Machine>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::rmap::SpanFlags;
 
     #[test]
     fn window_stays_within_span_and_table() {

@@ -17,11 +17,11 @@
 //! 7.2 isolates folios that must be written again, as 6.12 does, and has another loop of reclaim ([`has_budget`]). What
 //! eviction finds used is only counted once more the second time, and is of the working set from the third on; a fault
 //! marks a folio as used, unless it was of the working set: so folios of files that were used begin in the second
-//! oldest generation ([`counts_marks`]).
+//! oldest generation ([`counts_marks`]). In 7.3 the first use of program text is enough ([`keeps_text`]).
 //!
 //! Source: "mm/mglru: rework workingset protection" and "rework refault detection" of the series "mm/mglru: performance
 //! optimizations" v3 (Yu Zhao, December 2024), which Linux 6.14 has, "mm/mglru: improve reclaim loop and dirty folio
-//! handling" (Kairui Song, 2026), and the sources of Linux 7.2.13 (mm/vmscan.c, mm/swap.c, include/linux/mm_inline.h).
+//! handling" (Kairui Song, 2026), and the sources of Linux 7.2.13 and 7.3.4 (mm/vmscan.c, mm/swap.c, include/linux/mm_inline.h).
 
 use super::{MAX_GENERATIONS, MIN_GENERATIONS};
 use crate::frame::FrameFlags;
@@ -37,20 +37,25 @@ pub const MARKS: FrameFlags = FrameFlags::USES.union(FrameFlags::REFERENCED);
 /// Whether it is the form of 6.14 or a later one.
 #[inline]
 pub(crate) fn is_reworked(knobs: &Knobs) -> bool {
-    matches!(knobs.lru_gen_form(), LruGenForm::V614 | LruGenForm::V72)
+    matches!(knobs.lru_gen_form(), LruGenForm::V614 | LruGenForm::V72 | LruGenForm::V73)
 }
 
 /// Whether a pass has a budget, as in 7.2: see the front end's `evict`.
 #[inline]
 pub(crate) fn has_budget(knobs: &Knobs) -> bool {
-    knobs.lru_gen_form() == LruGenForm::V72
+    matches!(knobs.lru_gen_form(), LruGenForm::V72 | LruGenForm::V73)
 }
 
 /// Whether eviction and faults count uses one by one, as in 7.2, and a mark alone keeps a folio from the oldest
 /// generation.
 #[inline]
 pub(crate) fn counts_marks(knobs: &Knobs) -> bool {
-    knobs.lru_gen_form() == LruGenForm::V72
+    has_budget(knobs)
+}
+
+/// Whether the first use of program text makes it one of the working set, as in 7.3.
+pub(super) fn keeps_text(knobs: &Knobs) -> bool {
+    knobs.lru_gen_form() == LruGenForm::V73
 }
 
 /// Whether refaults are counted only while the generation that the folio was evicted from is the oldest, as in 6.1.
@@ -75,10 +80,10 @@ pub(super) fn after_use(flags: FrameFlags) -> Option<FrameFlags> {
     Some(after).filter(|&after| after != flags)
 }
 
-/// The flags after a use was found in a page table, and whether it was not the first: then the folio goes to the
-/// youngest generation.
-pub(crate) fn after_look(flags: FrameFlags) -> (FrameFlags, bool) {
-    if flags.intersects(FrameFlags::REFERENCED | FrameFlags::WORKINGSET) {
+/// The flags after a use was found in a page table, and whether the folio goes to the youngest generation: that use was
+/// not the first, or is enough (`kept`).
+pub(super) fn after_look(flags: FrameFlags, kept: bool) -> (FrameFlags, bool) {
+    if kept || flags.intersects(FrameFlags::REFERENCED | FrameFlags::WORKINGSET) {
         ((flags - MARKS) | FrameFlags::WORKINGSET, true)
     } else {
         ((flags - MARKS) | FrameFlags::REFERENCED, false)
@@ -87,12 +92,12 @@ pub(crate) fn after_look(flags: FrameFlags) -> (FrameFlags, bool) {
 
 /// The same where eviction finds the use: in 7.2 (`counts`) the second use counts like one through a file descriptor,
 /// and the third makes the folio one of the working set.
-pub(crate) fn after_eviction_look(flags: FrameFlags, counts: bool) -> (FrameFlags, bool) {
+pub(super) fn after_eviction_look(flags: FrameFlags, counts: bool, kept: bool) -> (FrameFlags, bool) {
     let used = flags.intersects(FrameFlags::REFERENCED | FrameFlags::WORKINGSET);
     if counts && used && uses(flags) <= 1 {
         (after_use(flags).unwrap_or(flags), true)
     } else {
-        after_look(flags)
+        after_look(flags, kept)
     }
 }
 
@@ -170,11 +175,11 @@ mod tests {
 
     #[test]
     fn second_look_promotes() {
-        let (once, promoted) = after_look(FrameFlags::DIRTY);
+        let (once, promoted) = after_look(FrameFlags::DIRTY, false);
         assert_eq!((once, promoted), (FrameFlags::DIRTY | FrameFlags::REFERENCED, false));
-        let (twice, promoted) = after_look(once);
+        let (twice, promoted) = after_look(once, false);
         assert_eq!((twice, promoted), (FrameFlags::DIRTY | FrameFlags::WORKINGSET, true));
-        assert_eq!(after_look(twice), (twice, true));
+        assert_eq!(after_look(twice, false), (twice, true));
     }
 
     /// Active folios of the working set go to the youngest generation; active ones, anonymous memory without a swap
@@ -211,12 +216,16 @@ mod tests {
     fn eviction_counts_the_second_use_and_the_third_makes_the_working_set() {
         let (mut flags, mut promoted) = (FrameFlags::empty(), Vec::new());
         for _ in 0..4 {
-            let (after, goes) = after_eviction_look(flags, true);
+            let (after, goes) = after_eviction_look(flags, true, false);
             promoted.push((goes, uses(after), after.contains(FrameFlags::WORKINGSET)));
             flags = after;
         }
         assert_eq!(promoted, [(false, 1, false), (true, 2, false), (true, 0, true), (true, 1, true)]);
-        assert_eq!(after_eviction_look(FrameFlags::REFERENCED, false), after_look(FrameFlags::REFERENCED));
+        let referenced = FrameFlags::REFERENCED;
+        assert_eq!(after_eviction_look(referenced, false, false), after_look(referenced, false));
+        // Program text in 7.3.
+        let text = after_eviction_look(FrameFlags::empty(), true, true);
+        assert_eq!((text, after_look(FrameFlags::empty(), true)), ((FrameFlags::WORKINGSET, true), text));
     }
 
     #[test]

@@ -168,6 +168,10 @@ pub struct Promotions {
     reworked: bool,
     /// Whether eviction counts uses one by one.
     counts_marks: bool,
+    /// Whether one use of program text is enough.
+    keeps_text: bool,
+    /// Whether what is looked at now is such text, if it is of a file.
+    in_text: bool,
 }
 
 /// What determines where a promoted folio counts.
@@ -198,10 +202,16 @@ impl Promotions {
         self.reworked
     }
 
-    /// The flags of an isolated folio that was used, and whether the use keeps it.
+    /// Entries of a range are looked at from now on that may be executed, or not.
     #[inline]
-    pub(crate) fn after_eviction_look(&self, flags: FrameFlags) -> (FrameFlags, bool) {
-        form::after_eviction_look(flags, self.counts_marks)
+    pub(crate) fn look_at_text(&mut self, executable: bool) {
+        self.in_text = executable && self.keeps_text;
+    }
+
+    /// The flags of an isolated folio that was used, as text if `executed`, and whether the use keeps it.
+    #[inline]
+    pub(crate) fn after_eviction_look(&self, flags: FrameFlags, executed: bool) -> (FrameFlags, bool) {
+        form::after_eviction_look(flags, self.counts_marks, executed && self.keeps_text && is_file(flags))
     }
 
     /// The node of the vector.
@@ -286,6 +296,8 @@ impl Lru {
             alike: Alike::default(),
             reworked: form::is_reworked(&platform.knobs),
             counts_marks: form::counts_marks(&platform.knobs),
+            keeps_text: form::keeps_text(&platform.knobs),
+            in_text: false,
         }
     }
 
@@ -306,12 +318,13 @@ impl Lru {
     pub(crate) fn promote(&self, frame: &Frame, promotions: &mut Promotions) {
         let youngest = promotions.youngest;
         let (before, promoted) = if promotions.reworked {
+            let look = |flags| form::after_look(flags, promotions.in_text && is_file(flags));
             let before = frame.update(|flags| {
                 let generation = flags.generation()?;
-                let (seen, promoted) = form::after_look(flags);
+                let (seen, promoted) = look(flags);
                 Some(seen.with_generation(Some(if promoted { youngest } else { generation })))
             });
-            (before, form::after_look(before).1)
+            (before, look(before).1)
         } else {
             let before = frame.update(|flags| match flags.generation() {
                 None => Some(flags | FrameFlags::REFERENCED),
@@ -337,7 +350,7 @@ impl Lru {
     ) {
         let (frame, youngest) = (&platform.frames[pfn], promotions.youngest);
         let moves = |flags: FrameFlags| flags.generation().is_some_and(|old| old != youngest);
-        let look = |flags| form::after_eviction_look(flags, promotions.counts_marks);
+        let look = |flags| promotions.after_eviction_look(flags, promotions.in_text);
         let before = frame.update(|flags| match flags.generation() {
             Some(_) if promotions.reworked => Some(look(flags).0),
             Some(_) => moves(flags).then(|| flags - USE_FLAGS),

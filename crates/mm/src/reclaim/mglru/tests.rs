@@ -225,7 +225,7 @@ impl<F: Fn(Vpn)> AddressSpaces for OneSpace<F> {
 
     fn try_next_range(&self, _space: SpaceId, from: Vpn) -> Option<WalkRange> {
         let end = Vpn(START.0 + 4096);
-        (from < end).then_some(WalkRange { start: START, end, swapbacked: true })
+        (from < end).then_some(WalkRange { start: START, end, swapbacked: true, executable: false })
     }
 
     fn thrashes(&self) {}

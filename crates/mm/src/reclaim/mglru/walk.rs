@@ -101,6 +101,7 @@ impl<'a, M: Machine> Walk<'a, M> {
             Middle::Hole(behind) => behind,
             Middle::Large(found) => {
                 let Some(run) = tables.try_enter_large(found) else { return behind };
+                self.promotions.look_at_text(range.executable);
                 self.aging.count(WalkStat::LeafTotal, 1);
                 if self.look_at_large(&mut tables, &run) {
                     self.aging.count(WalkStat::LeafYoung, 1);
@@ -147,6 +148,7 @@ impl<'a, M: Machine> Walk<'a, M> {
         let mut page = page;
         loop {
             let end = range.end.min(behind);
+            self.promotions.look_at_text(range.executable);
             self.look_at_entries(tables, page, end, &mut seen);
             if end >= behind {
                 return seen;
