@@ -21,7 +21,8 @@
 //!
 //! Source: "mm/mglru: rework workingset protection" and "rework refault detection" of the series "mm/mglru: performance
 //! optimizations" v3 (Yu Zhao, December 2024), which Linux 6.14 has, "mm/mglru: improve reclaim loop and dirty folio
-//! handling" (Kairui Song, 2026), and the sources of Linux 7.2.13 and 7.3.4 (mm/vmscan.c, mm/swap.c, include/linux/mm_inline.h).
+//! handling" (Kairui Song, 2026), and the sources of Linux 7.2.13 and 7.3.4 (mm/vmscan.c, mm/swap.c,
+//! include/linux/mm_inline.h).
 
 use super::{MAX_GENERATIONS, MIN_GENERATIONS};
 use crate::frame::FrameFlags;
