@@ -82,7 +82,7 @@ impl Bench {
     }
 
     /// An anonymous page of the space, mapped with these bits and on the inactive list.
-    fn anon(&self, index: u64, group: GroupId, bits: Bits) -> Pfn {
+    pub(super) fn anon(&self, index: u64, group: GroupId, bits: Bits) -> Pfn {
         let core = &self.core;
         let pfn = core.new_folio(Order::ZERO, Gfp::user(group)).unwrap();
         let frame = &core.frames[pfn];

@@ -39,7 +39,7 @@ pub(super) fn look_around<M: Machine>(
     let Some(mut window) = tables.window(start, end.0 - start.0) else { return };
     let places = window.places();
     look.promotions.look_at_text(span.flags.contains(SpanFlags::EXEC));
-    let mut cleared = 0;
+    let (mut cleared, mut last) = (0, Pfn::NONE);
     for at in 0..places {
         let entry = window.read(at);
         if !entry.is_present() || !entry.has(Bits::YOUNG) {
@@ -52,6 +52,10 @@ pub(super) fn look_around<M: Machine>(
         }
         window.clear_young(at);
         cleared += 1;
+        // The entries of a large folio show one use.
+        if core::mem::replace(&mut last, pfn) == pfn {
+            continue;
+        }
         if look.activates {
             memory.lru.promote_at_once(memory, pfn, &look.promotions);
         } else {

@@ -173,6 +173,7 @@ impl<'a, M: Machine> Walk<'a, M> {
         let Some(mut window) = tables.window(page, end.0 - page.0) else { return };
         let places = window.places();
         let mut cleared = 0;
+        let mut last: Option<&Frame> = None;
         for at in 0..places {
             let entry = window.read(at);
             if !entry.has(Bits::YOUNG | Bits::PRESENT) {
@@ -181,6 +182,10 @@ impl<'a, M: Machine> Walk<'a, M> {
             let Some(frame) = self.folio(entry) else { continue };
             window.clear_young(at);
             cleared += 1;
+            // The entries of a large folio show one use.
+            if last.replace(frame).is_some_and(|last| core::ptr::eq(last, frame)) {
+                continue;
+            }
             core.lru.promote(frame, &mut self.promotions);
             if self.tells {
                 promotion::note_young(core, core.frames.head(entry.pfn()));

@@ -13,7 +13,7 @@ use std_alloc::vec;
 
 impl Bench {
     /// A folio of the space that is mapped whole and on the inactive list.
-    fn large(&self, index: u64, order: u8) -> Pfn {
+    pub(in crate::reclaim) fn large(&self, index: u64, order: u8) -> Pfn {
         let core = &self.core;
         let pfn = core.new_folio(Order(order), Gfp::user(ROOT)).unwrap();
         core.make_large_anon(pfn, Owner::Anon(self.set), PageIndex(index));
