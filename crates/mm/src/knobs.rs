@@ -233,7 +233,8 @@ knobs! {
          it read-only first";
     ReadAheadForm "file.read_ahead_form" 0 {ReadAheadForm}
         "the version of Linux whose reading ahead of files it is: in 6.12 each page that is mapped around a fault is a hit, and \
-         reading around faults stops when misses outnumber hits; in 7.2 only the page that faulted is one";
+         reading around faults stops when misses outnumber hits; in 7.2 only the page that faulted is one, and \
+         program text is read forward and counts neither";
     FileMaxOrder "file.max_order" 0, 0..=9 "log2 pages"
         "largest folio of a file's page cache, made by read-ahead and write; 0 = single pages, as file systems without \
          large folios have";

@@ -121,6 +121,15 @@ pub(crate) struct ReadHint {
     pub fault: bool,
     pub sequential: bool,
     pub random: bool,
+    /// For a fault on program text: the first page of the file behind the range.
+    pub text_end: Option<u64>,
+}
+
+impl ReadHint {
+    /// Whether hits and misses of such faults are counted: since Linux 7.2 not where read-ahead does not depend on them.
+    pub(crate) fn counts_misses(&self, form: ReadAheadForm) -> bool {
+        form == ReadAheadForm::V612 || !self.sequential && self.text_end.is_none()
+    }
 }
 
 /// All files.

@@ -27,11 +27,11 @@
 //! large folios in 7.3. One difference: the state belongs to the file and not to an open descriptor, because
 //! descriptors are above the memory manager.
 
-use super::Cache;
 use super::file::File;
 use super::get::Need;
 use super::request::BlockRequest;
 use super::tree::{CachedFolio, TreeMark};
+use super::{Cache, ReadHint};
 use crate::alloc::Watermark;
 use crate::api::FileAdvice;
 use crate::folio::NewPages;
@@ -207,6 +207,13 @@ impl Readahead {
         self.window()
     }
 
+    /// Program text is used at random, but from its entry on: read forward, and nothing for later.
+    fn on_text_miss(&mut self, index: u64, max: u64, end: u64) -> ReadaheadWindow {
+        (self.start, self.size, self.async_size) = (index, max.min(end - index), 0);
+        self.order = Order::ZERO;
+        self.window()
+    }
+
     fn on_fault_miss(&mut self, index: u64, max: u64) -> Option<ReadaheadWindow> {
         self.mmap_miss = (self.mmap_miss + 1).min(MMAP_LOTSAMISS * 10);
         if self.mmap_miss > MMAP_LOTSAMISS {
@@ -257,7 +264,11 @@ impl Cache {
         let f = self.file(need.file);
         let mut state = *f.readahead.lock();
         let max = state.limit(memory.knobs.get(Knob::ReadAheadKb));
-        let window = if hint.fault && !hint.sequential {
+        let form = memory.knobs.read_ahead_form();
+        let text_end = hint.text_end.filter(|_| form == ReadAheadForm::V72 && !hint.sequential);
+        let window = if let Some(end) = text_end {
+            (max > 0).then(|| state.on_text_miss(index.0, max, end))
+        } else if hint.fault && !hint.sequential {
             if hint.random || max == 0 { None } else { state.on_fault_miss(index.0, max) }
         } else if hint.random || state.advice == FileAdvice::Random || max == 0 {
             let count = if max == 0 { 1 } else { wanted };
@@ -269,7 +280,7 @@ impl Cache {
         // A window without lookahead is no part of a sequence.
         let (window, order) = match window {
             Some(window) if window.lookahead > 0 => {
-                state.order = match memory.knobs.read_ahead_form() {
+                state.order = match form {
                     ReadAheadForm::V612 => grown(Order::ZERO),
                     ReadAheadForm::V72 => Order::ZERO,
                 };
@@ -336,7 +347,7 @@ impl Cache {
     ) -> Result<(), Shortage> {
         if memory.frames[folio.head].has(FrameFlags::READAHEAD) {
             return self.read_on_mark(memory, folio, need);
-        } else if need.hint.fault && !need.hint.random {
+        } else if need.hint.fault && !need.hint.random && lowers_misses(memory, folio, need.hint) {
             self.file(need.file).readahead.lock().mapped(1);
         }
         Ok(())
@@ -360,7 +371,7 @@ impl Cache {
             // In Linux the mark is the bit that says that reclaim waits for the write.
             return Ok(());
         }
-        if hint.fault {
+        if hint.fault && lowers_misses(memory, folio, hint) {
             state.mapped(1);
         }
         let wanted = if hint.fault { max } else { wanted };
@@ -531,6 +542,13 @@ impl File {
     }
 }
 
+/// Whether a fault on a cached folio is a hit that makes up for a miss. Since 7.2 not while another fault reads it.
+fn lowers_misses<M: Machine>(memory: &Memory<M>, folio: CachedFolio, hint: ReadHint) -> bool {
+    let form = memory.knobs.read_ahead_form();
+    let is_read = form == ReadAheadForm::V72 && memory.frames[folio.head].has(FrameFlags::LOCKED);
+    hint.counts_misses(form) && !is_read
+}
+
 /// The number of cached pages just before `index`, up to `most`, and whether they reach to the start of the file.
 fn history(file: &File, index: u64, most: u64) -> (u64, bool) {
     let tree = file.tree.look();
@@ -633,6 +651,17 @@ mod tests {
         let expects =
             |index| { begin }.on_mark((index, Order(2)), 1, (32, Order::ZERO), |_, _| None).is_some();
         assert_eq!([124, 125].map(expects), [true, false]);
+    }
+
+    /// Linux 7.2's do_sync_mmap_readahead for VM_EXEC.
+    #[test]
+    fn text_is_read_forward_to_the_end_of_its_range() {
+        let mut state = Readahead::default();
+        let mut of = |index, end| {
+            let window = state.on_text_miss(index, 32, end);
+            (window.start, window.count, window.lookahead)
+        };
+        assert_eq!([of(100, 1000), of(990, 1000)], [(100, 32, 0), (990, 10, 0)]);
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! What a fault counts as, and what it maps besides its own page.
 
 use super::*;
-use crate::knobs::FaultForm;
+use crate::knobs::{FaultForm, ReadAheadForm};
 use crate::reclaim;
 use std_alloc::boxed::Box;
 
@@ -368,5 +368,23 @@ fn in_the_form_of_7_3_a_store_to_a_once_shared_page_reuses_it() {
         assert!(bench.bits(0).unwrap().contains(Bits::WRITE | Bits::DIRTY), "{form:?}");
         assert_eq!(bench.count(Stat::Pgreuse), reused, "{form:?}");
         bench.mm.validate().unwrap();
+    }
+}
+
+/// Since Linux 7.2 a fault on program text reads from its page on, where others read around it.
+#[test]
+fn in_the_form_of_7_2_text_is_read_forward() {
+    // The window around the fault is pages 32 to 47.
+    for (form, prot, first) in [
+        (ReadAheadForm::V612, Prot::READ | Prot::EXEC, 32),
+        (ReadAheadForm::V72, Prot::READ, 32),
+        (ReadAheadForm::V72, Prot::READ | Prot::EXEC, 40),
+    ] {
+        let bench = Bench::new();
+        bench.set(Knob::ReadAheadForm, form.value());
+        bench.map_file(64);
+        bench.mm.mprotect(bench.space, AT, 64, prot).unwrap();
+        bench.load(40);
+        assert_eq!(bench.mapped(64), (first..48).collect::<Vec<_>>(), "{form:?} {prot:?}");
     }
 }

@@ -1,6 +1,7 @@
 //! Faults on pages of files.
 
 use super::{Fault, FaultStop, Served};
+use crate::api::Prot;
 use crate::cache::{Page, ReadHint};
 use crate::frame::{FolioPages, FrameFlags};
 use crate::knobs::{FaultForm, Knob};
@@ -192,17 +193,23 @@ impl<M: Machine> Fault<'_, M> {
     /// unmapped.
     pub(super) fn may_write_untracked(&self, pfn: Pfn) -> bool {
         self.vma.is_shared()
-            && self.vma.prot.contains(crate::api::Prot::WRITE)
+            && self.vma.prot.contains(Prot::WRITE)
             && self.core.frames[pfn].has(FrameFlags::SWAPBACKED)
+    }
+
+    fn read_hint(&self, index: PageIndex) -> ReadHint {
+        let is_text = self.vma.prot.contains(Prot::EXEC);
+        ReadHint {
+            fault: true,
+            sequential: self.vma.flags.contains(VmaFlags::SEQUENTIAL),
+            random: self.vma.flags.contains(VmaFlags::RANDOM),
+            text_end: is_text.then(|| index.0 + (self.vma.end().0 - self.page.0)),
+        }
     }
 
     fn get_page(&self, file: FileId, index: PageIndex) -> Result<Page, FaultStop> {
         let _scope = self.core.scope(Scope::FilemapFault);
-        let hint = ReadHint {
-            fault: true,
-            sequential: self.vma.flags.contains(VmaFlags::SEQUENTIAL),
-            random: self.vma.flags.contains(VmaFlags::RANDOM),
-        };
+        let hint = self.read_hint(index);
         let page = self.core.cache.get_page(self.core, file, index, hint, self.gfp)?;
         if (page.major || page.waited) && !self.core.frames[page.folio].has(FrameFlags::SWAPBACKED) {
             self.count_again();
@@ -224,7 +231,8 @@ impl<M: Machine> Fault<'_, M> {
         let end = end.min(self.vma.end().0).min(table + TABLE_ENTRIES as u64);
         let first = PageIndex(index.0 - (self.page.0 - start));
         let mut found = Around::default();
-        let faulted = (attempt == Attempt::First).then_some(index);
+        let counts = self.read_hint(index).counts_misses(self.core.knobs.read_ahead_form());
+        let faulted = (counts && attempt == Attempt::First).then_some(index);
         self.core.cache.resident(self.core, file, (first, end - start), faulted, |run| {
             let page = Vpn(start + (run.index.0 - first.0));
             found.push(page, FolioPages { head: run.folio, first: run.pfn, count: run.pages });
