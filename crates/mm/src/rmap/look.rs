@@ -38,7 +38,7 @@ pub(super) fn look_around<M: Machine>(
     }
     let Some(mut window) = tables.window(start, end.0 - start.0) else { return };
     let places = window.places();
-    look.promotions.look_at_text(span.flags.contains(SpanFlags::EXEC));
+    look.promotions.begin_window(span.flags.contains(SpanFlags::EXEC));
     let (mut cleared, mut last) = (0, Pfn::NONE);
     for at in 0..places {
         let entry = window.read(at);
@@ -52,14 +52,11 @@ pub(super) fn look_around<M: Machine>(
         }
         window.clear_young(at);
         cleared += 1;
-        // The entries of a large folio show one use.
-        if core::mem::replace(&mut last, pfn) == pfn {
-            continue;
-        }
-        if look.activates {
-            memory.lru.promote_at_once(memory, pfn, &look.promotions);
-        } else {
+        if !look.activates {
             memory.lru.promote(frame, &mut look.promotions);
+        } else if core::mem::replace(&mut last, pfn) != pfn {
+            // The entries of a large folio show one use.
+            memory.lru.promote_at_once(memory, pfn, &look.promotions);
         }
     }
     let table = window.table();

@@ -172,6 +172,8 @@ pub struct Promotions {
     keeps_text: bool,
     /// Whether what is looked at now is such text, if it is of a file.
     in_text: bool,
+    /// The address of the last record whose use was counted in these entries; 0: none.
+    last: usize,
 }
 
 /// What determines where a promoted folio counts.
@@ -202,10 +204,11 @@ impl Promotions {
         self.reworked
     }
 
-    /// Entries of a range are looked at from now on that may be executed, or not.
+    /// Entries of another part of a table are looked at from now on. `executable`: code may be.
     #[inline]
-    pub(crate) fn look_at_text(&mut self, executable: bool) {
+    pub(crate) fn begin_window(&mut self, executable: bool) {
         self.in_text = executable && self.keeps_text;
+        self.last = 0;
     }
 
     /// The flags of an isolated folio that was used, as text if `executed`, and whether the use keeps it.
@@ -298,6 +301,7 @@ impl Lru {
             counts_marks: form::counts_marks(&platform.knobs),
             keeps_text: form::keeps_text(&platform.knobs),
             in_text: false,
+            last: 0,
         }
     }
 
@@ -318,6 +322,11 @@ impl Lru {
     pub(crate) fn promote(&self, frame: &Frame, promotions: &mut Promotions) {
         let youngest = promotions.youngest;
         let (before, promoted) = if promotions.reworked {
+            // The entries of a large folio show one use.
+            let address = core::ptr::from_ref(frame).addr();
+            if core::mem::replace(&mut promotions.last, address) == address {
+                return;
+            }
             let look = |flags| form::after_look(flags, promotions.in_text && is_file(flags));
             let before = frame.update(|flags| {
                 let generation = flags.generation()?;

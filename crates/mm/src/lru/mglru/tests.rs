@@ -207,6 +207,7 @@ fn second_use_in_page_tables_counts() {
     assert_eq!([0, 1].map(|pfn| seq_of(&lru, &platform, Pfn(pfn))), [Some(0), Some(2)], "a fault is one use");
     let mut promotions = lru.promotions(&platform, NODE, ROOT);
     for (marks, seq) in [(F::REFERENCED, 0), (F::WORKINGSET, 3)] {
+        promotions.begin_window(false);
         lru.promote(&platform.frames[Pfn(0)], &mut promotions);
         lru.tell_promotions(&platform, &mut promotions);
         let flags = platform.frames[Pfn(0)].flags() & (F::REFERENCED | F::WORKINGSET | F::USES);

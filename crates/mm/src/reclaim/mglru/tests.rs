@@ -332,7 +332,10 @@ fn eviction_with_a_budget_takes_a_batch_after_aging() {
         let promote = |page| {
             let pfn = bench.folio(page).unwrap();
             let mut promotions = bench.core.lru.promotions(&bench.core, NodeId(0), ROOT);
-            (0..2).for_each(|_| bench.core.lru.promote(&bench.core.frames[pfn], &mut promotions));
+            (0..2).for_each(|_| {
+                promotions.begin_window(false);
+                bench.core.lru.promote(&bench.core.frames[pfn], &mut promotions);
+            });
             bench.core.lru.tell_promotions(&bench.core, &mut promotions);
         };
         (0..300).for_each(promote);
@@ -395,7 +398,10 @@ fn batch_of_used_folios_is_progress() {
     for page in 0..PAGES {
         let pfn = bench.folio(page).unwrap();
         let mut promotions = lru.promotions(&bench.core, NodeId(0), ROOT);
-        (0..2).for_each(|_| lru.promote(&bench.core.frames[pfn], &mut promotions));
+        (0..2).for_each(|_| {
+            promotions.begin_window(false);
+            lru.promote(&bench.core.frames[pfn], &mut promotions);
+        });
         lru.tell_promotions(&bench.core, &mut promotions);
     }
     let wanted = Wanted { swappiness: 0, ..EVERYTHING };

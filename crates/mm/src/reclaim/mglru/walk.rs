@@ -101,7 +101,7 @@ impl<'a, M: Machine> Walk<'a, M> {
             Middle::Hole(behind) => behind,
             Middle::Large(found) => {
                 let Some(run) = tables.try_enter_large(found) else { return behind };
-                self.promotions.look_at_text(range.executable);
+                self.promotions.begin_window(range.executable);
                 self.aging.count(WalkStat::LeafTotal, 1);
                 if self.look_at_large(&mut tables, &run) {
                     self.aging.count(WalkStat::LeafYoung, 1);
@@ -148,7 +148,7 @@ impl<'a, M: Machine> Walk<'a, M> {
         let mut page = page;
         loop {
             let end = range.end.min(behind);
-            self.promotions.look_at_text(range.executable);
+            self.promotions.begin_window(range.executable);
             self.look_at_entries(tables, page, end, &mut seen);
             if end >= behind {
                 return seen;
@@ -173,7 +173,6 @@ impl<'a, M: Machine> Walk<'a, M> {
         let Some(mut window) = tables.window(page, end.0 - page.0) else { return };
         let places = window.places();
         let mut cleared = 0;
-        let mut last: Option<&Frame> = None;
         for at in 0..places {
             let entry = window.read(at);
             if !entry.has(Bits::YOUNG | Bits::PRESENT) {
@@ -182,10 +181,6 @@ impl<'a, M: Machine> Walk<'a, M> {
             let Some(frame) = self.folio(entry) else { continue };
             window.clear_young(at);
             cleared += 1;
-            // The entries of a large folio show one use.
-            if last.replace(frame).is_some_and(|last| core::ptr::eq(last, frame)) {
-                continue;
-            }
             core.lru.promote(frame, &mut self.promotions);
             if self.tells {
                 promotion::note_young(core, core.frames.head(entry.pfn()));

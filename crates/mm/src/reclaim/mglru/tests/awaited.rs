@@ -31,7 +31,10 @@ fn eviction_with_a_budget_waits_for_a_generation_that_others_begin() {
         };
         let mut promotions = lru.promotions(core, NodeId(0), ROOT);
         for pfn in pfns {
-            (0..2).for_each(|_| lru.promote(&core.frames[pfn], &mut promotions));
+            (0..2).for_each(|_| {
+                promotions.begin_window(false);
+                lru.promote(&core.frames[pfn], &mut promotions);
+            });
         }
         lru.tell_promotions(core, &mut promotions);
         // All of them are in the two youngest generations now.
