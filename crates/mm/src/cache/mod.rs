@@ -126,7 +126,7 @@ pub(crate) struct ReadHint {
 }
 
 impl ReadHint {
-    /// Whether hits and misses of such faults are counted: since Linux 7.2 not where read-ahead does not depend on them.
+    /// Whether hits and misses of such faults are counted: since Linux 7.2 only where read-ahead depends on them.
     pub(crate) fn counts_misses(&self, form: ReadAheadForm) -> bool {
         form == ReadAheadForm::V612 || !self.sequential && self.text_end.is_none()
     }
