@@ -18,10 +18,10 @@
 //! and the size of the window; pages that are read alone, or by announcement, are single. A folio begins at a multiple
 //! of its size, so a window that begins unaligned has small folios first; it ends aligned, so that the next window
 //! begins aligned. No folio extends beyond the window or the file, or over the edge of a hole. From a page on that is
-//! cached already, or if memory has no block of the size, the rest of the window is single pages: read-ahead does not
-//! justify reclaim. (6.12 takes the last window's size from its marked folio. In a window that begins unaligned this is
-//! the first and smallest folio, so sizes stop growing; 6.17 remembers the size and aligns the end of windows, as is
-//! done here.)
+//! cached already, the rest of the window is single pages. If memory has no block of the size, smaller folios are made:
+//! read-ahead does not justify reclaim. (6.12 takes the last window's size from its marked folio. In a window that
+//! begins unaligned this is the first and smallest folio, so sizes stop growing; 6.17 remembers the size and aligns the
+//! end of windows, as is done here.)
 //!
 //! The rules are those of mm/readahead.c (page_cache_ra_order for sizes) and do_sync_mmap_readahead in Linux 6.12, for
 //! large folios in 7.3. One difference: the state belongs to the file and not to an open descriptor, because
@@ -432,9 +432,12 @@ impl Cache {
                 );
             }
             let order = f.order_at(index, largest, end);
-            let is_cached = f.tree.look().folio(PageIndex(index)).is_some();
-            if is_cached || order > Order::ZERO && !count_block(memory, order, memory.has_block(order, gfp)) {
+            if f.tree.look().folio(PageIndex(index)).is_some() {
                 largest = Order::ZERO;
+                continue;
+            }
+            if order > Order::ZERO && !count_block(memory, order, memory.has_block(order, gfp)) {
+                largest = Order(order.0 / 2);
                 continue;
             }
             let marked = mark.is_some_and(|mark| mark >> order.0 << order.0 == index);
@@ -444,7 +447,7 @@ impl Cache {
                     added.into_iter().for_each(|pfn| memory.put(pfn));
                     index += order.frames() as u64;
                 }
-                Err(_) if order > Order::ZERO => largest = Order::ZERO,
+                Err(_) if order > Order::ZERO => largest = Order(order.0 / 2),
                 Err(_) => return,
             }
         }
