@@ -320,38 +320,37 @@ fn load_maps_a_large_file_folio_around_its_page() {
 /// Since Linux 7.2 any fault on a large folio maps it whole, also beyond the window around the fault.
 #[test]
 fn in_the_form_of_7_2_a_fault_maps_a_large_folio_whole() {
-    let mapped = |form: FaultForm, around: u64, access| {
+    // A file that is one folio of 16 pages, mapped from page `offset` on.
+    let bench = |form: FaultForm, around: u64, offset: u64| {
         let bench = Bench::new();
         bench.set(Knob::FaultForm, form.value());
         bench.set(Knob::FaultAroundBytes, around);
         bench.set(Knob::ShmemMaxOrder, 4);
         let file = bench.mm.create_file(FileKind::Shmem, 16 * PAGE_SIZE);
         bench.mm.write(file, 0, 16 * PAGE_SIZE, ROOT, &mut |_, _, _| ()).unwrap();
-        bench.map(16, Backing::File { file, offset: PageIndex(0), shared: true, writable: true });
-        bench.fault(5, access);
-        let pages = bench.mapped(16);
-        let written = pages.iter().filter(|&&page| bench.bits(page).unwrap().contains(Bits::DIRTY)).count();
-        bench.mm.validate().unwrap();
-        (pages.len(), written)
+        let offset = PageIndex(offset);
+        bench.map(16 - offset.0, Backing::File { file, offset, shared: true, writable: true });
+        bench
     };
     for (access, around, before, now) in [
         (AccessKind::Load, PAGE_SIZE, (1, 0), (16, 0)),
         (AccessKind::Load, 4 * PAGE_SIZE, (4, 0), (16, 0)),
         (AccessKind::Store, PAGE_SIZE, (1, 1), (16, 16)),
     ] {
-        let of = |form| mapped(form, around, access);
-        assert_eq!([FaultForm::V612, FaultForm::V72].map(of), [before, now], "{access:?} {around}");
+        let mapped = |form| {
+            let bench = bench(form, around, 0);
+            bench.fault(5, access);
+            let pages = bench.mapped(16);
+            let is_dirty = |&&page: &&u64| bench.bits(page).unwrap().contains(Bits::DIRTY);
+            bench.mm.validate().unwrap();
+            (pages.len(), pages.iter().filter(is_dirty).count())
+        };
+        assert_eq!([FaultForm::V612, FaultForm::V72].map(mapped), [before, now], "{access:?} {around}");
     }
     // A range that shows a part of the folio gets single pages.
-    let bench = Bench::new();
-    bench.set(Knob::FaultForm, FaultForm::V72.value());
-    bench.set(Knob::FaultAroundBytes, PAGE_SIZE);
-    bench.set(Knob::ShmemMaxOrder, 4);
-    let file = bench.mm.create_file(FileKind::Shmem, 16 * PAGE_SIZE);
-    bench.mm.write(file, 0, 16 * PAGE_SIZE, ROOT, &mut |_, _, _| ()).unwrap();
-    bench.map(8, Backing::File { file, offset: PageIndex(4), shared: true, writable: true });
-    bench.load(2);
-    assert_eq!(bench.mapped(8), [2]);
+    let part = bench(FaultForm::V72, PAGE_SIZE, 4);
+    part.load(2);
+    assert_eq!(part.mapped(12), [2]);
 }
 
 /// In Linux 7.3 a store that swaps in a page that a child once shared finds out after it is mapped that it is alone.

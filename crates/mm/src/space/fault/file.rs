@@ -161,7 +161,7 @@ impl<M: Machine> Fault<'_, M> {
         page: Page,
     ) -> (Slot, Vpn, FolioPages) {
         let alone = FolioPages { head: page.folio, first: page.pfn, count: 1 };
-        let whole = self.whole_folio_at(file, self.page, alone).and_then(|(first, whole)| {
+        let whole = self.whole_file_folio(file, self.page, alone).and_then(|(first, whole)| {
             let slot = tables.find(first)?.slot;
             (tables.empty_from(slot, whole.count) == whole.count).then_some((slot, first, whole))
         });
@@ -173,20 +173,15 @@ impl<M: Machine> Fault<'_, M> {
 
     /// The whole large folio of pages that are shown from `page` on, if it may be mapped where they are (since Linux
     /// 7.2): it ends in the file, unless this is shmem, and is in the range and in one table.
-    fn whole_folio_at(&self, file: FileId, page: Vpn, pages: FolioPages) -> Option<(Vpn, FolioPages)> {
+    fn whole_file_folio(&self, file: FileId, page: Vpn, pages: FolioPages) -> Option<(Vpn, FolioPages)> {
         let frame = &self.core.frames[pages.head];
         let allowed = matches!(self.core.knobs.fault_form(), FaultForm::V72 | FaultForm::V73);
         if frame.order() == Order::ZERO || !allowed {
             return None;
         }
-        let whole = FolioPages::all(&self.core.frames, pages.head);
-        let first = Vpn(page.0.checked_sub(u64::from(pages.offset()))?);
-        let last = Vpn(first.0 + u64::from(whole.count) - 1);
-        let in_range = self.vma.start <= first && last < self.vma.end();
-        let in_table = first.0 / TABLE_ENTRIES as u64 == last.0 / TABLE_ENTRIES as u64;
-        let end = frame.page_index().0 + u64::from(whole.count);
+        let end = frame.page_index().0 + u64::from(frame.pages());
         let in_file = frame.has(FrameFlags::SWAPBACKED) || end <= self.core.cache.file(file).pages();
-        (in_range && in_table && in_file).then_some((first, whole))
+        if in_file { self.whole_folio(page, pages) } else { None }
     }
 
     /// Whether a page may be mapped writable before its first store: shmem's dirty bits are read when its pages are
@@ -275,7 +270,7 @@ impl<M: Machine> Fault<'_, M> {
     /// Have the whole folios mapped of which a window shows a part, where that is possible.
     fn complete_folios(&self, file: FileId, found: &mut Around) {
         for run in &mut found.found[..found.count] {
-            if let Some((page, pages)) = self.whole_folio_at(file, run.page, run.pages) {
+            if let Some((page, pages)) = self.whole_file_folio(file, run.page, run.pages) {
                 let more = pages.count - run.pages.count;
                 self.core.frames[pages.head].get(more);
                 *run = Cached { page, pages, unused: run.unused + more };

@@ -225,6 +225,20 @@ impl<M: Machine> Fault<'_, M> {
         tables.install(slot, page, pages, rights, writes);
     }
 
+    /// The whole folio of a page that is shown at `page`, and where its first page is, if it is large and all of it is
+    /// in the range and in one table.
+    fn whole_folio(&self, page: Vpn, shown: FolioPages) -> Option<(Vpn, FolioPages)> {
+        let whole = FolioPages::all(&self.core.frames, shown.head);
+        if whole.count == 1 {
+            return None;
+        }
+        let first = Vpn(page.0.checked_sub(u64::from(shown.offset()))?);
+        let last = Vpn(first.0 + u64::from(whole.count) - 1);
+        let in_range = self.vma.start <= first && last < self.vma.end();
+        let in_table = first.0 / TABLE_ENTRIES as u64 == last.0 / TABLE_ENTRIES as u64;
+        (in_range && in_table).then_some((first, whole))
+    }
+
     /// Split pages of a folio into the steps in which they are mapped: all at once, or one by one (knob `rmap.batch`).
     /// Each comes with the number of pages before it.
     fn steps(&self, pages: FolioPages) -> impl Iterator<Item = (u32, FolioPages)> {

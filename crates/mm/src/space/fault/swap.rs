@@ -140,7 +140,7 @@ impl<M: Machine> Fault<'_, M> {
         if frame.owner() == Owner::None {
             frame.set_owner(Owner::Anon(set), self.vma.anon_index(self.page));
         }
-        let SwapRun { at, page, pages } = match self.whole_folio(&tables, folio, pfn, exclusive) {
+        let SwapRun { at, page, pages } = match self.whole_swapped_folio(&tables, folio, pfn, exclusive) {
             Some(whole) => whole,
             None => SwapRun { at, page: self.page, pages: FolioPages::one(&self.core.frames, pfn) },
         };
@@ -176,24 +176,15 @@ impl<M: Machine> Fault<'_, M> {
 
     /// The whole large folio, if the entries beside the fault's hold its slots in order, in one table, and with the
     /// same exclusiveness.
-    fn whole_folio(
+    fn whole_swapped_folio(
         &self,
         tables: &LockedTables<'_, M>,
         folio: Pfn,
         faulted: Pfn,
         exclusive: bool,
     ) -> Option<SwapRun> {
-        let pages = FolioPages::all(&self.core.frames, folio);
-        if pages.count == 1 {
-            return None;
-        }
-        let page = Vpn(self.page.0.checked_sub(u64::from(faulted.0 - folio.0))?);
-        let last = Vpn(page.0 + u64::from(pages.count) - 1);
-        let in_range = self.vma.start <= page && last < self.vma.end();
-        let in_table = page.0 / TABLE_ENTRIES as u64 == last.0 / TABLE_ENTRIES as u64;
-        if !in_range || !in_table {
-            return None;
-        }
+        let shown = FolioPages { head: folio, first: faulted, count: 1 };
+        let (page, pages) = self.whole_folio(self.page, shown)?;
         let at = tables.find(page)?.slot;
         self.core.charge(Work::EntryScan, u64::from(pages.count));
         let first = Absent::Swap { slot: self.core.frames[folio].swap_slot(), exclusive };
