@@ -39,7 +39,7 @@ pub(super) fn look_around<M: Machine>(
     let Some(mut window) = tables.window(start, end.0 - start.0) else { return };
     let places = window.places();
     look.promotions.begin_window(span.flags.contains(SpanFlags::EXEC));
-    let (mut cleared, mut last) = (0, Pfn::NONE);
+    let mut cleared = 0;
     for at in 0..places {
         let entry = window.read(at);
         if !entry.is_present() || !entry.has(Bits::YOUNG) {
@@ -52,11 +52,10 @@ pub(super) fn look_around<M: Machine>(
         }
         window.clear_young(at);
         cleared += 1;
-        if !look.activates {
+        if look.activates {
+            memory.lru.promote_at_once(memory, pfn, &mut look.promotions);
+        } else {
             memory.lru.promote(frame, &mut look.promotions);
-        } else if core::mem::replace(&mut last, pfn) != pfn {
-            // The entries of a large folio show one use.
-            memory.lru.promote_at_once(memory, pfn, &look.promotions);
         }
     }
     let table = window.table();

@@ -93,9 +93,7 @@ impl ScanResult {
             self.strays[list.is_active() as usize][kind as usize] -= pages as i64;
         }
     }
-}
 
-impl ScanResult {
     /// Add what an earlier scan, which took nothing, has found.
     fn add_before(&mut self, before: &ScanResult) {
         self.scanned += before.scanned;

@@ -211,6 +211,13 @@ impl Promotions {
         self.last = 0;
     }
 
+    /// Whether the entry before showed this folio's use, too: the entries of a large folio in one window show one use.
+    #[inline]
+    fn was_shown(&mut self, frame: &Frame) -> bool {
+        let address = core::ptr::from_ref(frame).addr();
+        core::mem::replace(&mut self.last, address) == address
+    }
+
     /// The flags of an isolated folio that was used, as text if `executed`, and whether the use keeps it.
     #[inline]
     pub(crate) fn after_eviction_look(&self, flags: FrameFlags, executed: bool) -> (FrameFlags, bool) {
@@ -322,9 +329,7 @@ impl Lru {
     pub(crate) fn promote(&self, frame: &Frame, promotions: &mut Promotions) {
         let youngest = promotions.youngest;
         let (before, promoted) = if promotions.reworked {
-            // The entries of a large folio show one use.
-            let address = core::ptr::from_ref(frame).addr();
-            if core::mem::replace(&mut promotions.last, address) == address {
+            if promotions.was_shown(frame) {
                 return;
             }
             let look = |flags| form::after_look(flags, promotions.in_text && is_file(flags));
@@ -355,9 +360,13 @@ impl Lru {
         &self,
         platform: &Platform<M>,
         pfn: Pfn,
-        promotions: &Promotions,
+        promotions: &mut Promotions,
     ) {
         let (frame, youngest) = (&platform.frames[pfn], promotions.youngest);
+        if promotions.was_shown(frame) {
+            return;
+        }
+        let promotions = &*promotions;
         let moves = |flags: FrameFlags| flags.generation().is_some_and(|old| old != youngest);
         let look = |flags| promotions.after_eviction_look(flags, promotions.in_text);
         let before = frame.update(|flags| match flags.generation() {

@@ -244,9 +244,9 @@ impl Lru {
             let from = queue(oldest, file, kind);
             while let Some(pfn) = lists.lists[from as usize].pop_tail(&platform.frames) {
                 let frame = &platform.frames[pfn];
-                let standing = Standing::of(platform, frame.flags());
+                let standing = counts.then(|| Standing::of(platform, frame.flags()));
                 let generation = self.next_generation(platform, (vec, lists), frame, oldest);
-                if counts && !standing.full {
+                if let Some(standing) = standing.filter(|standing| !standing.full) {
                     vec.generations.tiers.protected(file, oldest, standing.tier, frame.pages() as u64);
                 }
                 self.requeue(platform, lists, (pfn, kind), generation, End::Tail);
