@@ -171,12 +171,16 @@ impl<M: Machine> Fault<'_, M> {
         whole.unwrap_or((slot, self.page, alone))
     }
 
+    #[inline]
+    fn maps_whole_folios(&self) -> bool {
+        matches!(self.core.knobs.fault_form(), FaultForm::V72 | FaultForm::V73)
+    }
+
     /// The whole large folio of pages that are shown from `page` on, if it may be mapped where they are (since Linux
     /// 7.2): it ends in the file, unless this is shmem, and is in the range and in one table.
     fn whole_file_folio(&self, file: FileId, page: Vpn, pages: FolioPages) -> Option<(Vpn, FolioPages)> {
         let frame = &self.core.frames[pages.head];
-        let allowed = matches!(self.core.knobs.fault_form(), FaultForm::V72 | FaultForm::V73);
-        if frame.order() == Order::ZERO || !allowed {
+        if frame.order() == Order::ZERO || !self.maps_whole_folios() {
             return None;
         }
         let end = frame.page_index().0 + u64::from(frame.pages());
@@ -235,7 +239,9 @@ impl<M: Machine> Fault<'_, M> {
         if found.count == 0 {
             return Ok(false);
         }
-        self.complete_folios(file, &mut found);
+        if self.maps_whole_folios() {
+            self.complete_folios(file, &mut found);
+        }
         let found_page = found.runs().any(|run| run.holds(self.page));
         let reserved = self.lock().reserve_first(&self.core.alloc, self.page, self.gfp.means());
         let (tables, slot) = match reserved {
@@ -268,6 +274,7 @@ impl<M: Machine> Fault<'_, M> {
     }
 
     /// Have the whole folios mapped of which a window shows a part, where that is possible.
+    #[inline(never)]
     fn complete_folios(&self, file: FileId, found: &mut Around) {
         for run in &mut found.found[..found.count] {
             if let Some((page, pages)) = self.whole_file_folio(file, run.page, run.pages) {
